@@ -532,9 +532,78 @@ def test_a_backfill_adds_occurrences_of_its_series(store: Store, clock: HandCloc
     settle(store, claim(store)[0], Ending.DONE)
     assert fire(store, fill, START + 2 * MINUTE) is Fired.FIRED
     assert standing(store, occurrence(2)).group == "s"
-    store.drop_schedule("default", "s")
-    assert fire(store, fill, START + 3 * MINUTE) is Fired.STALE
+
+
+def backfill(store: Store, overlap: Overlap, at: int = START + MINUTE) -> str:
+    """A schedule that is not due yet, and a backfill of it whose next time is `at`; answers the backfill's id."""
+    put(store, at=START + 60 * MINUTE, overlap=overlap)
+    put(store, backfill_id("s", START), at, of="s", overlap=overlap)
+    return backfill_id("s", START)
+
+
+@pytest.mark.parametrize("overlap", [Overlap.ALLOW, Overlap.SKIP])
+def test_a_backfill_is_gone_with_the_step_that_adds_its_last(store: Store, overlap: Overlap) -> None:
+    fill = backfill(store, overlap)
+    one = kept(store, fill)
+    over = replaced(one.progress, nominal=None, next_at=NEVER)
+    last = step(one, START + MINUTE, START + 2 * MINUTE)._replace(progress=over)
+    assert store.fire(SHARD, [last]) == [Fired.FIRED]
     assert store.schedule("default", fill) is None
+    assert bool(store.get("default", occurrence(2))) == (overlap is Overlap.ALLOW)
+    store.fire(SHARD, [last])
+    assert store.stats(SHARD).scheduled == len(store.group("default", "s"))
+    assert put(store, fill, of="s") is Put.CREATED
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["deleted", "added anew"])
+def test_a_backfill_ends_with_its_series(store: Store, clock: HandClock, anew: bool) -> None:
+    fill = backfill(store, Overlap.ALLOW)
+    assert fire(store, fill) is Fired.FIRED
+    now = replaced(kept(store).progress, version=2)
+    store.put_schedule(series(kind="other"), now, if_version=1)
+    assert fire(store, fill) is Fired.FIRED, "a change is no end"
+    clock.advance(1)
+    store.drop_schedule("default", "s")
+    if anew:
+        put(store)
+    assert fire(store, fill) is Fired.STALE
+    assert store.schedule("default", fill) is None
+    assert ids(store.group("default", "s")) == [occurrence(1), occurrence(2)]
+
+
+def test_what_a_backfill_leaves_out_is_counted_in_its_series(store: Store) -> None:
+    fill = backfill(store, Overlap.SKIP)
+    read = kept(store)
+    assert fire(store, fill, *(START + n * MINUTE for n in (1, 2, 3))) is Fired.FIRED
+    assert (kept(store).progress.skipped, kept(store).progress.recent) == (2, ())
+    assert store.fire(SHARD, [step(read)]) == [Fired.STALE], "it has read another count"
+    assert fire(store) is Fired.FIRED
+    assert kept(store).progress.skipped == 3
+
+
+def test_a_backfill_that_queues_runs_its_occurrences_one_after_another(store: Store, clock: HandClock) -> None:
+    fill = backfill(store, Overlap.QUEUE)
+    clock.advance(10 * MINUTE)
+    for n in range(1, 4):
+        assert fire(store, fill) is Fired.FIRED
+        [task] = claim(store, lease_ms=120 * MINUTE)
+        assert task.id == occurrence(n)
+        before = kept(store, fill)
+        for later, next_look in [(0, 1_000), (5_000, 1_000), (55_000, 6_000), (59 * MINUTE, MINUTE)]:
+            clock.advance(later)
+            assert fire(store, fill) is Fired.STALE
+            put_off = kept(store, fill)
+            assert put_off == before._replace(progress=replaced(before.progress, next_at=clock.at + next_look))
+            assert fill not in ids(store.due_schedules(SHARD))
+        settle(store, task, Ending.DONE)
+    fire(store)
+    fire(store)
+    for _ in range(2):
+        assert fire(store, fill) is Fired.STALE, "one of the series' own is live, and one waited for that"
+        settle(store, claim(store)[0], Ending.DONE)
+    assert fire(store, fill) is Fired.FIRED
+    assert {task.status for task in store.group("default", "s")} == {Status.DONE, Status.SCHEDULED}
+    assert kept(store).progress.skipped == 0
 
 
 # Ends
@@ -684,8 +753,9 @@ def test_a_death_a_replay_and_a_deletion_leave_the_series_as_it_is(store: Store,
     settle(store, claim(store)[0], Ending.DROP)
     before = kept(store)
     store.replay("default", [occurrence(1)])
-    assert kept(store) == before
+    assert became(store) == [Became.LIVE]
     settle(store, claim(store)[0], Ending.DROP)
+    assert kept(store) == before
     store.cancel("default", [occurrence(1)])
     assert store.get("default", occurrence(1)) is None
     assert kept(store) == before
@@ -694,28 +764,46 @@ def test_a_death_a_replay_and_a_deletion_leave_the_series_as_it_is(store: Store,
     assert fire(store) is Fired.FIRED
 
 
-def test_an_occurrence_that_runs_again_may_end_otherwise(store: Store, clock: HandClock) -> None:
+REVIVED: dict[str, Callable[[Store], object]] = {
+    "replayed": lambda store: store.replay("default", [occurrence(1)]),
+    "moved": lambda store: store.move("default", [Move(occurrence(1), revive=True)]),
+    "replaced": lambda store: store.add([new(occurrence(1), on_duplicate=OnDuplicate.REPLACE, group="s")]),
+}
+
+
+@pytest.mark.parametrize("how", REVIVED)
+def test_an_occurrence_that_lives_again_is_seen_and_may_end_otherwise(store: Store, clock: HandClock, how: str) -> None:
+    before, after = (Ending.DONE, Ending.DROP) if how == "moved" else (Ending.DROP, Ending.DONE)
     put(store, overlap=Overlap.SKIP)
     clock.advance(MINUTE)
     fire(store)
-    settle(store, claim(store)[0], Ending.DROP)
-    store.replay("default", [occurrence(1)])
-    settle(store, claim(store)[0], Ending.DONE)
-    assert became(store) == [Became.DONE]
-    store.move("default", [Move(occurrence(1), revive=True)])
-    settle(store, claim(store)[0], Ending.DROP)
-    assert became(store) == [Became.DEAD]
+    settle(store, claim(store)[0], before)
+    add(store, "beside")
+    settle(store, claim(store)[0], before)
+    REVIVED[how](store)
+    REVIVED[how](store)
+    assert became(store) == [Became.LIVE]
+    fire(store)
+    assert became(store) == [Became.LIVE, Became.SKIPPED]
+    settle(store, claim(store)[0], after)
+    assert became(store) == [Became.DEAD if how == "moved" else Became.DONE, Became.SKIPPED]
+    fire(store)
+    assert became(store)[-1] is Became.LIVE
 
 
-def test_an_end_while_it_fires_is_not_lost(store: Store, clock: HandClock) -> None:
-    put(store)
+def test_an_end_or_a_replay_while_it_fires_is_not_lost(store: Store, clock: HandClock) -> None:
+    put(store, overlap=Overlap.QUEUE)
     clock.advance(MINUTE)
     fire(store)
-    read = kept(store)
-    settle(store, claim(store)[0], Ending.DONE)
-    clock.advance(MINUTE)
-    assert store.fire(SHARD, [step(read)]) == [Fired.FIRED]
-    assert became(store) == [Became.DONE, Became.LIVE]
+    for end, now in [
+        (lambda: settle(store, claim(store)[0], Ending.DROP), Became.DEAD),
+        (lambda: store.replay("default", [occurrence(1)]), Became.LIVE),
+    ]:
+        read = kept(store)
+        end()
+        clock.advance(MINUTE)
+        assert store.fire(SHARD, [step(read)]) == [Fired.FIRED]
+        assert became(store)[0] is now
 
 
 def test_occurrences_of_a_fraction_of_a_second_are_noted_too(store: Store, clock: HandClock) -> None:

@@ -24,7 +24,7 @@ from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.access import Role
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.schedule import AT_ADD, Every, Rule, Schedule
+from duecourse.domain.schedule import AT_ADD, Every, Overlap, Rule, Schedule
 from duecourse.domain.task import NewTask, Status
 from duecourse.ports.store import Store
 from duecourse.routes.every import serve
@@ -44,6 +44,7 @@ from tests.support.ledger import LATER_MS, SHARD, bring, new, settle
 from tests.support.matrix import in_turn
 from tests.support.project import ROOT
 from tests.support.redis_server import RedisServer
+from tests.support.schedules import fire, occurrence, put, waits
 from tests.support.wired import wired_with
 
 TARGETS = '{"report": "lambda:Report"}'
@@ -307,13 +308,25 @@ def test_a_schedule_is_added_shown_changed_paused_run_and_deleted(place: Place) 
     assert place.ask("schedules", "resume", "daily")["schedule"]["paused"] is False
     ran = place.ask("schedules", "run", "daily")["id"]
     assert place.store.get("default", ran)
-    assert (
-        place.ask("schedules", "backfill", "daily", "2026-11-01T00:00:00Z", "2026-11-08T00:00:00Z")["occurrences"] == 7
-    )
+    span = ("2026-11-01T00:00:00Z", "2026-11-08T00:00:00Z")
+    assert place.ask("schedules", "backfill", "daily", *span, "--overlap", "queue")["occurrences"] == 7
+    [fill] = [one for one in place.store.due_schedules(SHARD) if one.schedule.of]
+    assert fill.schedule.overlap is Overlap.QUEUE
     assert [one["id"] for one in place.ask("schedules", "list")["schedules"]] == ["daily"]
     assert place.run("schedules", "delete", "daily", event="").exit_code == 2
     assert place.ask("schedules", "delete", "daily", "--yes") == {"id": "daily"}
     assert place.ask("schedules", "list")["schedules"] == []
+
+
+def test_an_occurrence_that_waits_for_the_end_of_another_is_shown_without_a_due_time(place: Place) -> None:
+    put(place.store, overlap=Overlap.QUEUE, deadline_ms=9_000, kind="report")
+    fire(place.store)
+    fire(place.store)
+    assert waits(place.store, occurrence(2))
+    for words in (("show", occurrence(2)), ("why", occurrence(2)), ("tasks", "--group", "s")):
+        said = place.run(*words).stdout
+        assert "9999" not in said
+        assert "after another" in said
 
 
 def test_schedules_are_listed_however_many(place: Place) -> None:

@@ -85,7 +85,7 @@ CASES = {
     "DELETE /schedules/{id}": Case(Role.CALLER, _schedule(), 204),
     "POST /schedules/{id}/run": Case(Role.CALLER, _schedule("/run"), 201),
     "POST /schedules/{id}/backfill": Case(
-        Role.CALLER, _schedule("/backfill", {"from": "2099-03-02T00:00:00Z", "to": "2099-03-03T00:00:00Z"}), 201
+        Role.CALLER, _schedule("/backfill", {"from": "2026-03-02T00:00:00Z", "to": "2026-03-03T00:00:00Z"}), 201
     ),
     "POST /queries": Case(Role.CALLER, lambda _of: Asked("/queries", ASKED), 200, 200),
     "GET /queries/{id}": Case(Role.CALLER, lambda of: Asked(f"/queries/{of.query}"), 200),

@@ -1,11 +1,13 @@
-"""The ledger's model with a schedule: its occurrences are rows like others, and it learns of their ends."""
+"""The ledger's model with a schedule and a backfill: occurrences are rows like others, and it learns of their ends."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from duecourse.domain.schedule import NEVER, Became, Occurrence, Overlap, Progress, Schedule
 from duecourse.domain.task import NewTask, Status
 from duecourse.domain.values import replaced
-from duecourse.ports.schedules import Put
+from duecourse.ports.schedules import Fired, Put
+from duecourse.ports.tasks import Move, Reply
 from tests.support.clock import HandClock
 from tests.support.ledger_model import Model, Row, deadline_of
 
@@ -19,28 +21,39 @@ class Series:
 
     schedule: Schedule
     progress: Progress
+    created: int
     live: list[str] = field(default_factory=list)
     waits: str = ""
 
 
 class SeriesModel(Model):
-    """One shard with at most one schedule."""
+    """One shard with at most one schedule, and one backfill of it."""
 
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock)
         self.series: Series | None = None
+        self.fill: Series | None = None
         self._known: set[str] = set()
 
     @property
+    def planned(self) -> list[Series]:
+        """The schedule and the backfill, those that are there."""
+        return [one for one in (self.series, self.fill) if one]
+
+    @property
     def fires_at(self) -> int:
-        """When the schedule fires, NEVER where it does not or is not there."""
-        return self.series.progress.next_at if self.series else NEVER
+        """When the first of them fires, NEVER where none does or is there."""
+        return min((one.progress.next_at for one in self.planned), default=NEVER)
 
     def plan(self, schedule: Schedule, progress: Progress) -> Put:
-        if self.series:
+        if self.fill if schedule.of else self.series:
             return Put.KEPT
         self._draw()
-        self.series = Series(schedule, progress)
+        made = Series(schedule, progress, self.now)
+        if schedule.of:
+            self.fill = made
+        else:
+            self.series = made
         self._made_due |= progress.next_at <= self.now
         return Put.CREATED
 
@@ -50,34 +63,71 @@ class SeriesModel(Model):
             self.cancel(one.waits, True, "schedule")
         return one is not None
 
-    def fire(self, task: NewTask, progress: Progress) -> None:
-        one = self.series
-        assert one
+    def fire(self, one: Series, task: NewTask, progress: Progress) -> Fired:
+        home = self.series
+        if one is not self.fill:
+            assert home
+            self._fire(home, one, task, progress)
+        elif not home or home.created > one.created:
+            self.fill = None
+            return Fired.STALE
+        elif one.schedule.overlap is Overlap.QUEUE and (found := self._look(home)):
+            age = self.now - self.rows[found[-1]].created
+            one.progress = replaced(one.progress, next_at=self.now + min(max(age // 10, 1_000), 60_000))
+            return Fired.STALE
+        else:
+            self._fire(home, one, task, progress)
+            self.fill = one if progress.nominal else None
+        return Fired.FIRED
+
+    def _fire(self, home: Series, one: Series, task: NewTask, progress: Progress) -> None:
+        """Add an occurrence of `home` by the step of `one`, its backfill or itself."""
         before = {entry.nominal: entry.became for entry in one.progress.recent}
         ended = {nominal: became for nominal, became in before.items() if became in ENDED.values()}
         one.progress = _with_ends(progress, ended)
         row, overlap = self.rows.get(task.id), one.schedule.overlap
         self._draw()
         if row:
-            if row.occurs and row.status in LIVE and one.waits != task.id and task.id not in one.live:
-                one.live.append(task.id)
+            if row.occurs and row.status in LIVE and home.waits != task.id:
+                _add_live(home, task.id)
             return
-        found = [] if overlap is Overlap.ALLOW else self._look(one)
+        found = [] if overlap is Overlap.ALLOW else self._look(home)
         if found and overlap is Overlap.SKIP:
-            self._note(one, task.id, Became.SKIPPED, skipped=1)
+            self._note(one, task.id, Became.SKIPPED)
+            _count_skipped(home)
             return
         if found and overlap is Overlap.QUEUE:
-            others = self._waiting(one)
+            others = self._waiting(home)
             self._add(task, NEVER)
             if others:
-                self._stop(one, one.waits, Became.SKIPPED, skipped=1)
-            one.waits = task.id
+                self._stop(home, home.waits, Became.SKIPPED)
+                _count_skipped(home)
+            home.waits = task.id
             return
         self._add(task, task.due_at or 0)
         if overlap is Overlap.REPLACE:
-            for id in [*found, *([one.waits] if self._waiting(one) else [])]:
-                self._stop(one, id, Became.CANCELLED)
-        one.live.append(task.id)
+            for id in [*found, *([home.waits] if self._waiting(home) else [])]:
+                self._stop(home, id, Became.CANCELLED)
+        _add_live(home, task.id)
+
+    def add(self, new: NewTask) -> Reply:
+        return self._reviving(new.id, Status.DEAD, super().add, new)
+
+    def move(self, move: Move) -> Reply:
+        return self._reviving(move.id, Status.DONE, super().move, move)
+
+    def replay(self, id: str, by: str = "") -> Reply:
+        return self._reviving(id, Status.DEAD, super().replay, id, by)
+
+    def _reviving(self, id: str, ended: Status, verb: Callable[..., Reply], *asked: object) -> Reply:
+        """Do what may have an occurrence that had ended live again; its schedule notes that."""
+        before = self.rows.get(id)
+        had_ended = before is not None and before.status is ended
+        reply = verb(*asked)
+        if self.series and had_ended and self._is_live(id):
+            self._note(self.series, id, Became.LIVE)
+            _add_live(self.series, id)
+        return reply
 
     def hang(self) -> int:
         self.tell()
@@ -101,18 +151,18 @@ class SeriesModel(Model):
         row.occurs = True
         self._schedule(task.id, row)
 
-    def _stop(self, one: Series, id: str, became: Became, skipped: int = 0) -> None:
+    def _stop(self, one: Series, id: str, became: Became) -> None:
         self.cancel(id, True, "schedule")
         self._known.discard(id)
-        self._note(one, id, became, skipped)
+        self._note(one, id, became)
         self._strike(one, id)
 
-    def _note(self, one: Series, id: str, became: Became, skipped: int = 0) -> None:
+    def _note(self, one: Series, id: str, became: Became) -> None:
         entries = [
             Occurrence(entry.nominal, became) if id == one.schedule.occurrence(entry.nominal, 0).id else entry
             for entry in one.progress.recent
         ]
-        one.progress = replaced(one.progress, recent=tuple(entries), skipped=one.progress.skipped + skipped)
+        one.progress = replaced(one.progress, recent=tuple(entries))
 
     def _strike(self, one: Series, id: str) -> None:
         one.live = [other for other in one.live if other != id]
@@ -127,8 +177,8 @@ class SeriesModel(Model):
         row = self.rows.get(one.waits)
         if row and self._is_live(one.waits) and row.status is Status.SCHEDULED and row.due >= NEVER:
             return True
-        if self._is_live(one.waits) and one.waits not in one.live:
-            one.live.append(one.waits)
+        if self._is_live(one.waits):
+            _add_live(one, one.waits)
         one.waits = ""
         return False
 
@@ -147,6 +197,14 @@ class SeriesModel(Model):
             row.deadline += self.now - row.due
         row.due, self._woken = self.now, True
         one.live, one.waits = [one.waits], ""
+
+
+def _add_live(one: Series, id: str) -> None:
+    one.live = [*(other for other in one.live if other != id), id]
+
+
+def _count_skipped(one: Series) -> None:
+    one.progress = replaced(one.progress, skipped=one.progress.skipped + 1)
 
 
 def _with_ends(progress: Progress, ended: dict[int, Became]) -> Progress:

@@ -7,7 +7,7 @@ import pytest
 
 from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.domain.outcomes import Done
+from duecourse.domain.outcomes import Again, Done
 from duecourse.domain.schedule import (
     AT_ADD,
     NEVER,
@@ -473,16 +473,73 @@ def test_a_backfill_has_bounds(app: App, pass_time: Passing, ran: list[str]) -> 
     assert len(ran) == MAX_BACKFILL + 20 == len(set(ran))
 
 
-def test_a_backfill_of_a_paused_schedule_goes_on_and_ends_with_the_schedule(
+def test_a_backfill_of_times_to_come_is_rejected_whatever_the_end_of_its_span(
     app: App, pass_time: Passing, ran: list[str]
+) -> None:
+    add(app, paused=True)
+    to_come = problems(lambda: app.schedules.backfill("default", "s", (START - HOUR, START + HOUR + 1), None))
+    assert to_come == {"to": "the span has occurrences that are yet to come: choose now, or an earlier time"}
+    assert app.schedules.backfill("default", "s", (START - HOUR, START + HOUR), None) == 2
+    pass_time(2 * HOUR)
+    assert ran == occurrences(-1, 0)
+
+
+def test_a_backfill_that_queues_runs_all_one_after_another_and_those_of_its_series_between(
+    store: MemoryStore, clock: HandClock
+) -> None:
+    under_way, most, ended = set[str](), 0, []
+
+    def work(task: Task) -> Done | Again:
+        nonlocal most
+        under_way.add(task.id)
+        most = max(most, len(under_way))
+        if task.run == 1:
+            return Again(after="PT20M")
+        under_way.remove(task.id)
+        ended.append(task.id)
+        return Done()
+
+    app = App(Settings(), Parts(store=store, kinds={"webhook": work}, wrapping=LOCAL_KEY))
+    add(app, overlap=Overlap.QUEUE)
+    assert app.schedules.backfill("default", "s", (START - 10 * HOUR, START), None) == 10
+    while len(ended) < 15:
+        clock.advance(MINUTE)
+        app.drainer.drain([SHARD], ample)
+    app.close()
+    wanted = occurrences(*range(-10, 0), *range(1, 6))
+    assert (sorted(ended), most) == (sorted(wanted), 1)
+    assert ended.index(wanted[10]) < 5
+    progress = app.schedules.get("default", "s").progress
+    assert (progress.fired, progress.skipped) == (5, 0)
+
+
+def test_a_backfill_of_a_paused_schedule_goes_on_as_it_began_and_ends_with_the_schedule(
+    app: App, store: MemoryStore, pass_time: Passing, ran: list[str]
 ) -> None:
     add(app, paused=True)
     assert app.schedules.backfill("default", "s", (START - 25 * HOUR, START), None) == 25
     pass_time(1_000)
     assert len(ran) == 10
+    app.schedules.change("default", "s", {"payload": '{"url":"https://example.org"}', "rule": {"repeat": Every(DAY)}})
+    pass_time(1_000)
+    assert ran == occurrences(*range(-25, -5))
+    assert {task.payload_json for task in store.group("default", "s")} == {"{}"}
     app.schedules.delete("default", "s")
     pass_time(5_000)
-    assert len(ran) == 10
+    assert len(ran) == 20
+
+
+@pytest.mark.parametrize("overlap", [Overlap.ALLOW, Overlap.QUEUE])
+def test_spans_that_overlap_have_one_occurrence_of_each_time(
+    app: App, pass_time: Passing, ran: list[str], overlap: Overlap
+) -> None:
+    add(app)
+    for first in (-12, -8):
+        app.schedules.backfill("default", "s", (START + first * HOUR, START), overlap)
+    for _ in range(24):
+        pass_time(1_000)
+    assert sorted(ran) == occurrences(*range(-12, 0))
+    assert app.schedules.get("default", "s").progress.skipped == 0
 
 
 def test_a_recurrence_rule_has_no_times_before_its_start(app: App) -> None:

@@ -122,6 +122,9 @@ def test_a_module_that_a_function_requires_is_made_when_that_runs(folder: Folder
     assert folder.run(f"{verb}return #seen\n", "script") == 0
     assert folder.run(f"{verb}return {{ rarely(), rarely(), #seen }}\n", "script") == [3, 3, 1]
     assert folder.run(f"{verb}return {{ rarely(), rarely(), #seen }}\n", "resident") == [3, 3, 1]
+    folder.write(other="error('made')\nfunction other.value()\nend\n")
+    never = "local function never()\n  require 'other'\n  return other.value()\nend\n"
+    assert folder.run(f"{verb}{never}return {{ rarely(), #seen, false and never }}\n", "script") == [3, 1, False]
 
 
 def test_a_resident_verb_makes_its_modules_once_and_begins_at_each_call(folder: Folder) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from duecourse.domain.history import Action, Change, Run, Trigger
 from duecourse.domain.queues import Throttle, ThrottleReason
+from duecourse.domain.schedule import NEVER
 from duecourse.domain.task import Status, Task
 from duecourse.domain.timeline import Waiting, timeline, waiting
 from tests.support.clock import START
@@ -75,6 +76,14 @@ def test_each_add_is_told_with_what_it_was_due_at_then_not_with_what_became_of_t
     assert timeline(task(log=log, run=1, forgotten=1))[0].text == "Added by http.", "its first move may be forgotten"
 
 
+def test_an_occurrence_that_waits_for_another_has_no_due_time() -> None:
+    moved = Change(START + 1, Action.MOVED, "me", NEVER, START + 9)
+    assert texts(task(due_at=NEVER)) == ["Added, due after another."]
+    [added, then] = timeline(task(due_at=START + 9, log=(moved,)))
+    assert (added.text, added.due_at) == ("Added, due after another.", 0)
+    assert then.text == "Moved by me, due 2026-09-21T14:13:20.009Z instead of after another."
+
+
 def test_a_due_time_that_stayed_is_told_once() -> None:
     log = (Change(START + 1, Action.DEBOUNCED, "http", START + 9, START + 9),)
     assert texts(task(log=log))[-1] == "Debounced by http, due 2026-09-21T14:13:20.009Z."
@@ -140,6 +149,11 @@ def test_what_was_folded_is_told_with_its_number() -> None:
             {"status": Status.LEASED, "lease_expires_at": START},
             None,
             ("lease", "Its lease has lapsed: the next claim or tick takes the task back.", START),
+        ),
+        (
+            {"due_at": NEVER, "id": "daily@2026-09-21T14:13:20Z", "group": "daily"},
+            ThrottleReason.PAUSE,
+            ("overlap", "It waits for the end of the occurrence before it.", 0),
         ),
         ({"status": Status.DEAD}, None, ("nothing", "It is dead: replay or delete it.", 0)),
     ],

@@ -399,7 +399,7 @@ class ScheduleClient:
         to: datetime | str,
         overlap: str | None = None,
     ) -> int:
-        """Add the occurrences of a span now, one after another; returns their number."""
+        """Add the occurrences of a past span now, some each second; returns their number."""
         wanted = {"from": since, "to": to, "overlap": overlap}
         key, asked = read_both(OpenScheduleKey, {"id": id, "queue": queue}, BackfillSchedule, wanted)
         return self._link.schedules.backfill(key.queue, key.id, (asked.from_, asked.to), asked.overlap, self._tenant)

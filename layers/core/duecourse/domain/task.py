@@ -212,7 +212,8 @@ class NewTask(NamedTuple):
 class Task(Generic[Payload]):
     """A task as the ledger keeps it; instants are epoch milliseconds, 0 for none.
 
-    `due_at` is when it may next run. `payload_json`, `state_json` and `result_json` are JSON text, "" for none.
+    `due_at` is when it may next run; MAX_INSTANT while an occurrence waits for the end of another. `payload_json`,
+    `state_json` and `result_json` are JSON text, "" for none.
     `token` is the last lease's, "" before the first: hexadecimal digits, its fence in the first twelve, the rest
     random. `trigger` is that of its claim.
     `target` is whom a leased task was handed to, until that one begins it; from then on `delivery` is that token.

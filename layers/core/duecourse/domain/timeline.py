@@ -7,7 +7,7 @@ from duecourse.domain.history import ORIGINS, Action, Change, Entry, Run, Trigge
 from duecourse.domain.queues import THROTTLED, Throttle
 from duecourse.domain.spoken import span
 from duecourse.domain.task import Status, Task
-from duecourse.domain.times import format_instant
+from duecourse.domain.times import MAX_INSTANT, format_instant
 from duecourse.domain.values import brief, value
 
 FOUND = {
@@ -43,7 +43,7 @@ class Happened:
 class Waiting:
     """Wait of a task: `due`, `claim`, the reason of a throttled task (a `ThrottleReason`), `lease` or `nothing`.
 
-    Until when, 0 where that is not known.
+    `overlap` is that of an occurrence for the end of another. Until when, 0 where that is not known.
     """
 
     what: str
@@ -125,6 +125,8 @@ ENDS = {
 
 
 def _until_claimed(task: Task, throttle: Throttle) -> Waiting:
+    if task.due_at == MAX_INSTANT and task.id.startswith(f"{task.group}@"):
+        return Waiting("overlap", "It waits for the end of the occurrence before it.")
     if task.due_at > throttle.now:
         text = f"It is due in {span(task.due_at - throttle.now)}, at {format_instant(task.due_at)}."
         return Waiting("due", text, task.due_at)
@@ -137,7 +139,8 @@ def _until_claimed(task: Task, throttle: Throttle) -> Waiting:
 
 def _entries(entry: Entry) -> Iterator[Happened]:
     if isinstance(entry, Change):
-        yield Happened(entry.at, entry.action, _action(entry), entry.by, due_at=entry.due_at, times=entry.times)
+        due_at = entry.due_at if entry.due_at < MAX_INSTANT else 0
+        yield Happened(entry.at, entry.action, _action(entry), entry.by, due_at=due_at, times=entry.times)
         return
     if entry.claimed_at and entry.outcome != "undelivered":
         yield _claimed(entry.run, entry.claimed_at, entry.trigger, entry.late_ms)
@@ -155,9 +158,14 @@ def _claimed(run: int, at: int, trigger: Trigger | None, late_ms: int) -> Happen
 def _action(entry: Change) -> str:
     times = f", {entry.times} times in a row" if entry.times > 1 else ""
     by = f" by {entry.by}" if entry.by else ""
-    due = f", due {format_instant(entry.due_at)}" if entry.due_at else ""
-    before = f" instead of {format_instant(entry.due_before)}" if 0 < entry.due_before != entry.due_at > 0 else ""
+    due = f", due {_instant(entry.due_at)}" if entry.due_at else ""
+    before = f" instead of {_instant(entry.due_before)}" if 0 < entry.due_before != entry.due_at > 0 else ""
     return f"{entry.action.capitalize()}{by}{times}{due}{before}."
+
+
+def _instant(at: int) -> str:
+    """A due time; that of an occurrence which waits for the end of another is none."""
+    return format_instant(at) if at < MAX_INSTANT else "after another"
 
 
 OUTCOMES = {

@@ -14,6 +14,7 @@ from duecourse.domain.schedule import (
     Kept,
     Missed,
     Occurrence,
+    Overlap,
     Progress,
     Rule,
     Schedule,
@@ -21,7 +22,7 @@ from duecourse.domain.schedule import (
 from duecourse.domain.task import Shard
 from duecourse.domain.values import replaced
 from duecourse.ports.calendar import Calendar
-from duecourse.ports.schedules import Fired, ScheduleStore
+from duecourse.ports.schedules import ScheduleStore
 
 COUNTED = 1_000
 """The most passed times of `cron` or `rrule` that are counted: of those behind them, only the newest are found."""
@@ -68,15 +69,8 @@ class Firer:
         if due:
             now = self._store.now()
             steps = [self.step(one, now) for one in due]
-            answers = self._store.fire(shard, steps)
-            self._drop_backfills([step for step, fired in zip(steps, answers, strict=True) if fired is Fired.FIRED])
+            self._store.fire(shard, steps)
         return bool(due)
-
-    def _drop_backfills(self, steps: Sequence[Firing]) -> None:
-        """Delete the backfills that have added all."""
-        for kept, _, progress in steps:
-            if kept.schedule.of and progress.nominal is None:
-                self._store.drop_schedule(kept.schedule.queue, kept.schedule.id, kept.schedule.tenant)
 
     def step(self, kept: Kept, now: int, last: int = NEVER) -> Firing:
         """The step of one due schedule at `now` (epoch ms): the tasks to add, and its progress after that.
@@ -196,7 +190,7 @@ def _chosen(schedule: Schedule, progress: Progress, passed: _Passed, due: Mappin
     made_up = _made_up(schedule, late, is_needed=not on_time, now=now)
     firing, missed = [*made_up, *on_time], late[: len(late) - len(made_up)]
     left = len(firing) + 1 if schedule.limit is None else schedule.limit - progress.fired
-    most = min(left, AT_ONCE)
+    most = min(left, 1 if schedule.of and schedule.overlap is Overlap.QUEUE else AT_ONCE)
     upcoming = firing[most] if len(firing) > most else passed.next
     is_over = len(firing[:most]) == left
     return _Chosen(firing[:most], None if is_over else upcoming, missed, passed.older + len(missed))

@@ -48,6 +48,7 @@ OF_TASKS = {"payload", "retry", "deadline_ms", "notify"}
 """Fields that the occurrences have as tasks."""
 CREDENTIALS = "a schedule keeps no credentials: name one of yours in `auth`"
 CREDENTIALS_IN_ADDRESS = "a schedule keeps no credentials: give an address without any"
+FUTURE = "the span has occurrences that are yet to come: choose now, or an earlier time"
 
 
 def _fits(_kind: str, _payload: str) -> None:
@@ -227,9 +228,10 @@ class Schedules:
         """Add the occurrences from `span[0]` up to `span[1]` now, some each second; answers how many there are.
 
         What was added before is not added again while its task is kept. Raises TaskNotFound, InvalidInput for over
-        MAX_BACKFILL of them, and ScheduleExists while the same span is being added.
+        MAX_BACKFILL of them or one that is yet to come, and ScheduleExists while a span with this beginning is being
+        added.
         """
-        kept = self._kept(queue, id, tenant)
+        kept, now = self._kept(queue, id, tenant), self._store.now()
         since, to = span
         rule = _reaching(replaced(kept.schedule.rule, until=to - 1), since)
         nominals = list(islice(self._calendar.times(rule, since - 1), MAX_BACKFILL + 1))
@@ -237,6 +239,8 @@ class Schedules:
             raise InvalidInput(
                 [FieldError("to", f"at most {MAX_BACKFILL:,} occurrences at a time: choose an earlier one")]
             )
+        if nominals and nominals[-1] > now:
+            raise InvalidInput([FieldError("to", FUTURE)])
         if nominals:
             filling = replaced(
                 kept.schedule,
@@ -250,7 +254,7 @@ class Schedules:
                 paused=False,
                 by=self._by,
             )
-            progress = Progress(nominal=nominals[0], next_at=self._store.now(), zones=self._calendar.version)
+            progress = Progress(nominal=nominals[0], next_at=now, zones=self._calendar.version)
             if self._store.put_schedule(filling, progress) is not Put.CREATED:
                 raise ScheduleExists(f"The occurrences from {format_instant(since)} on are being added already.")
         return len(nominals)

@@ -23,7 +23,7 @@ class Put(StrEnum):
 
 
 class Fired(StrEnum):
-    """Effect of one firing: STALE where the schedule was no longer as it was read, and nothing was done."""
+    """Effect of one firing: STALE where the schedule was no longer as it was read, or waits, and nothing was added."""
 
     FIRED = "fired"
     STALE = "stale"
@@ -64,7 +64,7 @@ class ScheduleStore(Ledger, Protocol):
         """Delete a schedule, and cancel the occurrence that waits for another.
 
         False where it is not there, or is of another `generation`. Its other occurrences stay. Its backfills add
-        nothing any more: the next step of each deletes it.
+        nothing any more, even if it is added again: the next step of each deletes it.
         """
 
     def due_schedules(self, shard: Shard, limit: int = MAX_FIRE) -> list[Kept]:
@@ -86,12 +86,17 @@ class ScheduleStore(Ledger, Protocol):
         Each step draws a new generation. So does each change: STALE where the generation is another than was read. The
         same call that is sent again after a lost reply is FIRED again, and does nothing twice.
 
+        The last step of a backfill deletes it; sent again it is STALE. One that queues is STALE, and adds nothing,
+        while an occurrence of its series has not ended. It is due again after a tenth of the time for which the newest
+        of them has been there: at least a second, at most a minute.
+
         `overlap` is decided here, for each task in turn, by the occurrences that were added here and have not ended,
         the newest 32 of its series. An occurrence that is left out is `skipped` in the schedule's progress, and counted
-        in `skipped` besides `fired`. One that is queued is due at NEVER until the others have ended. It takes the place
-        of one that waits already, which is cancelled and counts as skipped. With `replace` those before are cancelled,
-        by force. A task over a quota of its tenant is not added: it counts as skipped. One whose id exists, in whatever
-        state, is kept as it is.
+        in `skipped` besides `fired`; what a backfill leaves out counts in its series'. One that is queued is due at
+        NEVER until the others have ended. It takes the place of one that waits already, which is cancelled and counts
+        as skipped. With `replace` those before are cancelled, by force. A task over a quota of its tenant is not added:
+        it counts as skipped. One whose id exists, in whatever state, is kept as it is.
 
         The step that ends an occurrence notes in its schedule what became of it, and lets the one that waits be due.
+        The step that schedules it again (a replay, a move, an add in place of a dead one) notes that it is live.
         """

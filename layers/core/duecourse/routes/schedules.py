@@ -111,6 +111,6 @@ def run_schedule(id: ScheduleId, queue: ChangedQueue = DEFAULT_QUEUE) -> Respons
 def backfill_schedule(
     id: ScheduleId, body: Annotated[requests.BackfillSchedule, Body()], queue: ChangedQueue = DEFAULT_QUEUE
 ) -> Response[answers.BackfillAnswer]:
-    """Add the occurrences of a span now, one after another."""
+    """Add the occurrences of a past span now, some each second."""
     occurrences = app().schedules.speaking_as(by()).backfill(queue, id, (body.from_, body.to), body.overlap, tenant())
     return answer(201, {"occurrences": occurrences})

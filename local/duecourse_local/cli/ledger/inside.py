@@ -14,7 +14,7 @@ from duecourse.domain.access import Role
 from duecourse.domain.masking import masked
 from duecourse.domain.schedule_file import Noted
 from duecourse.domain.task import DEFAULT_TENANT, RetryPolicy, Status, Task, dump_json
-from duecourse.domain.times import format_duration, format_instant
+from duecourse.domain.times import MAX_INSTANT, format_duration, format_instant
 from duecourse.errors import DuecourseError, InvalidSettings
 from duecourse.outside import Parts
 from duecourse.settings import Settings
@@ -110,7 +110,7 @@ def _kept(task: Task) -> dict[str, str]:
     found = {
         "tenant": task.tenant,
         "group": task.group,
-        "deadline_at": format_instant(task.deadline_at) if task.deadline_at else "",
+        "deadline_at": format_instant(task.deadline_at) if 0 < task.deadline_at <= MAX_INSTANT else "",
         "retry": _retry(task.retry),
         "saved_state": dump_json(masked(task.state)) if task.state_json else "",
         "lease": _lease(task),

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from duecourse.domain.schedule import Overlap
+
 from .. import console
 from . import fields, words
 from .changes import json_of
@@ -156,14 +158,21 @@ def backfill(
     since: Annotated[str, typer.Argument(help="Beginning of the span: RFC 3339.")],
     to: Annotated[str, typer.Argument(help="End of the span, which is not part of it.")],
     queue: Queue = fields.DEFAULT,
+    overlap: Annotated[
+        Overlap | None,
+        typer.Option(help="Treatment of an occurrence beside a running one.", show_default="the schedule's"),
+    ] = None,
 ) -> None:
-    """Add the occurrences of a span now, some each second.
+    """Add the occurrences of a past span now, some each second.
 
     Examples:
 
         duecourse schedules backfill daily-report 2026-11-01T00:00:00Z 2026-11-08T00:00:00Z
+
+        duecourse schedules backfill daily-report 2026-11-01T00:00:00Z 2026-11-08T00:00:00Z --overlap queue
     """
-    answer = ledger.ask("POST", _path(id, "/backfill"), {"queue": queue}, {"from": since, "to": to})
+    body = fields.given(to=to, overlap=overlap) | {"from": since}
+    answer = ledger.ask("POST", _path(id, "/backfill"), {"queue": queue}, body)
     screen.answer(answer, lambda found: console.out.print(f"{found['occurrences']} occurrences", markup=False))
 
 

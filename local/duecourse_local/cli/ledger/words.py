@@ -9,16 +9,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from duecourse.domain.spoken import span
-from duecourse.domain.times import parse_duration, parse_instant, to_ms
+from duecourse.domain.times import MAX_INSTANT, format_instant, parse_duration, parse_instant, to_ms
 
 COLOURS = {"dead": "red", "done": "green", "leased": "cyan", "cancelled": "dim"}
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 """An instant as answers have it."""
+NEVER = format_instant(MAX_INSTANT)
+"""Due time of an occurrence that waits for the end of another."""
+AFTER = "after another"
 SHORT = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
 def local(instant: str) -> str:
     """An instant in the local zone, with UTC beside it where they differ."""
+    if instant == NEVER:
+        return AFTER
     utc = _moment(instant)
     here = utc.astimezone()
     text = f"{here:%Y-%m-%d %H:%M:%S}"
@@ -27,6 +32,8 @@ def local(instant: str) -> str:
 
 def near(instant: str) -> str:
     """An instant seen from now, in short: `in 5 min`, `2 h ago`."""
+    if instant == NEVER:
+        return AFTER
     away = parse_instant(instant) - to_ms(datetime.now(UTC))
     return f"in {short(away)}" if away > 0 else f"{short(-away)} ago"
 

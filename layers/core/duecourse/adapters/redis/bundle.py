@@ -14,7 +14,7 @@ record's layout (layout.py) and of no module.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -134,14 +134,13 @@ class Bundle:
     def script(self) -> str:
         """The script as Redis runs it: it makes each module when it is needed."""
         made = [line for module in self._early for line in (_declared(module), self._made(module), *_begun(module))]
-        late = "\n".join(map(self._made, self._late))
-        return "\n".join([*self._short(), *map(_declared, self._late), *made, self._verb_after(late)])
+        return "\n".join([*self._short(), *map(_declared, self._late), *made, self._code(self._made_late)])
 
     def resident(self) -> str:
         """The same for a process that keeps it: it makes all modules, and returns the function that is the verb."""
         made = [line for module in self._needed for line in (_declared(module), self._made(module))]
         begun = [line for module in self._needed for line in _begun(module)]
-        return "\n".join([*self._short(), *made, "return function()", *begun, self._verb_after(""), "end"])
+        return "\n".join([*self._short(), *made, "return function()", *begun, self._code(lambda _: ""), "end"])
 
     def _short(self) -> list[str]:
         return [f"local {name} = {value}" for name, value in SHORT.items() if name in self._names]
@@ -174,9 +173,14 @@ class Bundle:
         given += [f"{name.removeprefix(own)} = false" for name in sorted(state) if name.startswith(own)]
         return f"do\n{code}\n{module.name} = {{ {', '.join(given)} }}\nend"
 
-    def _verb_after(self, late: str) -> str:
-        """The verb's code, with what makes late modules where it requires one."""
-        return REQUIRE.sub(lambda _: late, "".join(piece.text for piece in self._verb.pieces))
+    def _made_late(self, name: str) -> str:
+        """Code that makes a module which the verb requires, and those that it speaks of, but what is made already."""
+        spoken = {module.name for module in _in_order(self._modules[name])} | {name}
+        return "\n".join(self._made(module) for module in self._late if module.name in spoken)
+
+    def _code(self, making: Callable[[str], str]) -> str:
+        """The verb's code, with what makes modules where it requires them."""
+        return REQUIRE.sub(lambda found: making(found[1]), "".join(piece.text for piece in self._verb.pieces))
 
 
 def _in_order(source: Source) -> dict[Source, None]:

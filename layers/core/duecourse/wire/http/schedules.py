@@ -264,16 +264,20 @@ class PreviewSchedule(RuleFields):
 
 
 class BackfillSchedule(Strict):
-    """Body of `POST /schedules/{id}/backfill`: a span whose occurrences are added now, one after another."""
+    """Body of `POST /schedules/{id}/backfill`: a past span whose occurrences are added now, some each second."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"from": "2026-11-01T00:00:00Z", "to": "2026-11-08T00:00:00Z"}]}
     )
 
     from_: Instant = Field(alias="from", description="Beginning of the span.")
-    to: Instant = Field(description="End of the span, which is not part of it.")
+    to: Instant = Field(
+        description="End of the span, which is not part of it. No occurrence in the span may be yet to come."
+    )
     overlap: OverlapField | None = Field(
-        None, description="Treatment of an occurrence beside a running one; default: the schedule's."
+        None,
+        description="Treatment of an occurrence beside a running one; `queue` runs all of them one after another. "
+        "Default: the schedule's.",
     )
 
     @model_validator(mode="after")

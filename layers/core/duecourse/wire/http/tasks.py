@@ -252,7 +252,13 @@ class TaskView(TypedDict):
     queue: Annotated[str, about("Name of the queue.", "default")]
     kind: Annotated[str, about("Kind of the task.", "webhook")]
     state: Annotated[Status, about("State of the task.")]
-    due_at: Annotated[ShownInstant, about("Due time of the current or next run.")]
+    due_at: Annotated[
+        ShownInstant,
+        about(
+            "Due time of the current or next run. An occurrence that waits for the end of another has "
+            "`9999-12-31T23:59:59.999Z`."
+        ),
+    ]
     run: Annotated[int, about("Number of runs so far; a delivery that was not begun does not count.", 0)]
     attempt: Annotated[int, about("Current attempt: 1 plus the failures since the last `Again`.", 1)]
     max_attempts: Annotated[int, about("Maximum attempts; a failure on the last one makes the task dead.", 10)]

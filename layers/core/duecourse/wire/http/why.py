@@ -40,7 +40,8 @@ WaitsView = TypedDict(
         "for": Annotated[
             str,
             about(
-                "Event that the task waits for: `due`, `claim`, `lease` or `nothing`. For a "
+                "Event that the task waits for: `due`, `claim`, `lease`, `overlap` (the end of another occurrence) "
+                "or `nothing`. For a "
                 f"throttled task, one of {', '.join(f'`{hold}`' for hold in ThrottleReason)}.",
                 "due",
             ),

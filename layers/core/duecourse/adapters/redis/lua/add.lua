@@ -134,6 +134,10 @@ for i = 1, count do
   end
 end
 local soonest = batch.flush()
+if shard.occurred then
+  require 'ends'
+  ends.tell()
+end
 
 -- What is only added, and later than a bell that hangs at the earliest instant, cannot change it.
 local bell_at = bell.hung()

@@ -6,11 +6,13 @@
 --         next> <overlap's first letter> <how many occurrences>", or "" where it cannot be read: then it is put off),
 --         head and recent of its state (modules/series.lua) with a bar between them, 8 bytes that are this firing's
 --         alone; and of each occurrence what add.lua takes of a task
--- RETURNS {now, bell_at, {1 fired, 0 it was not as it was read...}}; fewer than schedules where its bytes ran out
+-- RETURNS {now, bell_at, {1 fired, 0 it was not as it was read, or waits...}}; fewer than schedules where its bytes ran
+--         out
 
 local SCHEDULES, BY = '*', 'schedule'
 local ITEM = 7
 local FIRED, STALE = 1, 0
+local SOON, LATE = 1000, 60000 -- ms until a backfill looks again that waits for the end of an occurrence
 local ALLOW, SKIP, QUEUE, REPLACE = 97, 115, 113, 114 -- a s q r
 local FLAGGED = fields.OCCURRENCE / fields.CAME -- as `batch.fresh` takes a flag
 
@@ -118,24 +120,36 @@ local function occur(of, state, overlap, sid, at)
   return 0, true
 end
 
--- Takes over what has ended since the schedule was read.
-local function take_ends(state, recent)
+-- Takes over what has ended, or lives again, since the schedule was read.
+local function take_over(state, recent)
   for word in string.gmatch(recent, '%S+') do
-    local time, letter, besides = match(word, '^(.-)([DXC])(%d*)$')
+    local time, besides = match(word, '^(.-)[LDXC](%d*)$')
     if time then
-      state.recent = string.gsub(' ' .. state.recent .. ' ', ' ' .. string.gsub(time, '%.', '%%.') .. 'L' .. besides .. ' ',
-        ' ' .. word .. ' ')
+      state.recent = string.gsub(' ' .. state.recent .. ' ',
+        ' ' .. string.gsub(time, '%.', '%%.') .. '%u' .. besides .. ' ', ' ' .. word .. ' ')
       state.recent = sub(state.recent, 2, -2)
     end
   end
 end
 
+local function write(sid, r, state)
+  series.write(r, state)
+  call('HSET', shard.TASKS, sid, record.close(r))
+end
+
 -- The schedule is written as it is from now on.
 local function move_on(sid, r, state, next_at, mine)
-  series.write(r, state)
   r.rest, r.due, r.generation = mine .. sub(r.rest, #mine + 1), next_at, shard.FENCE
-  call('HSET', shard.TASKS, sid, record.close(r))
+  write(sid, r, state)
   call('ZADD', shard.DUE[SCHEDULES], values.text_of(next_at), sid)
+end
+
+-- A backfill that runs one after another looks again for the end of the newest that lives, later the older that is.
+local function wait_for(newest, sid, r)
+  r.due = shard.NOW + math.floor(math.min(math.max((shard.NOW - newest.created) / 10, SOON), LATE))
+  call('HSET', shard.TASKS, sid, record.close(r))
+  call('ZADD', shard.DUE[SCHEDULES], values.text_of(r.due), sid)
+  return STALE
 end
 
 -- Whether it is as its caller read it.
@@ -159,15 +173,22 @@ local function fire(sid, of, known, given, mine, at)
   if of ~= sid then
     home = record.open(call('HGET', shard.TASKS, of))
     home_state = home and series.read(home)
-    if not home_state then -- it was deleted, and what fills it goes with it
+    if not home_state or home.created > r.created then -- it was deleted, and what fills it goes with it
       record.delete(sid, data)
       return STALE
     end
   end
   local next_at, overlap, count = match(known, '(%d+) (%a) (%d+)$')
+  if of ~= sid and byte(overlap) == QUEUE then
+    local found = look(of, home_state)
+    if #found > 0 then
+      write(of, home, home_state)
+      return wait_for(found[#found], sid, r)
+    end
+  end
   local before = state.recent
   state.head, state.recent = match(given, '^([^|]*)|(.*)$')
-  take_ends(state, before)
+  take_over(state, before)
   if met[of] then
     batch.flush()
   end
@@ -182,13 +203,17 @@ local function fire(sid, of, known, given, mine, at)
     skipped = skipped + others + (added and 0 or 1)
   end
   if skipped > 0 then
-    local front, so_far, back = match(state.head, '^(%S+ %S+ %S+) (%d+) (.*)$')
-    state.head = front .. ' ' .. values.text_of(so_far + skipped) .. ' ' .. back
+    local front, so_far, back = match(home_state.head, '^(%S+ %S+ %S+) (%d+) (.*)$')
+    home_state.head = front .. ' ' .. values.text_of(so_far + skipped) .. ' ' .. back
+    home.generation = shard.FENCE -- who has read it fires with the count of before
   end
-  move_on(sid, r, state, tonumber(next_at), mine)
   if of ~= sid then
-    series.write(home, home_state)
-    call('HSET', shard.TASKS, of, record.close(home))
+    write(of, home, home_state)
+  end
+  if of ~= sid and match(state.head, '^%S+ (%S+)') == '-' then -- it has added all
+    record.delete(sid, data)
+  else
+    move_on(sid, r, state, tonumber(next_at), mine)
   end
   return FIRED
 end

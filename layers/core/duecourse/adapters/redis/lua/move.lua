@@ -71,6 +71,7 @@ local function leave(sid, r)
     return force.take_away(sid, r)
   elseif r.status == fields.FINISHED then
     call('ZREM', shard.DONE, sid)
+    record.note_occurrence(sid, r.flags, fields.SCHEDULED)
     local body, state, result, log = record.split(r.rest)
     if r.flags % weights.TWICE > 0 then
       weights.grow(shard.TENANT, -#result)
@@ -131,5 +132,9 @@ local refused = is_whole and shard.QUOTAS and refusal()
 local replies = record.each(shard.FIRST + 1, ITEM, is_whole, refused and function() return refused end or answer)
 if changed then
   tenants.rehead(shard.TENANT)
+end
+if shard.occurred then
+  require 'ends'
+  ends.tell()
 end
 return { shard.NOW, bell.hang(fresh), replies }

@@ -26,6 +26,7 @@ local function replay(sid, at)
   call('ZREM', shard.DEAD, sid)
   weights.enter(sid, r)
   record.put(sid, r)
+  record.note_occurrence(sid, r.flags, r.status)
   changed, fresh = true, fresh or due <= shard.NOW
   return 0
 end
@@ -33,5 +34,9 @@ end
 local replies = record.each(shard.FIRST + 1, 3, false, replay)
 if changed then
   tenants.rehead(shard.TENANT)
+end
+if shard.occurred then
+  require 'ends'
+  ends.tell()
 end
 return { shard.NOW, bell.hang(fresh), replies }

@@ -107,9 +107,8 @@ local function place(sid, r)
     values.push(scheduled[tenant], record.due_score(sid, r.due), sid)
     fresh = fresh or r.due <= shard.NOW
   end
-  if r.status ~= fields.SCHEDULED and bit.band(r.flags, fields.OCCURRENCE) ~= 0 then
-    shard.occurred = shard.occurred or {}
-    values.push(shard.occurred, sid, r.status)
+  if r.status ~= fields.SCHEDULED then
+    record.note_occurrence(sid, r.flags, r.status)
   end
   running[tenant] = (running[tenant] or 0) - 1
   values.push(written, sid, record.close(r))

@@ -4,7 +4,7 @@
 -- Tells of the tasks that ended, as in shard.ended; of each list for itself.
 function ends.tell(ended, more)
   if shard.occurred then
-    series.end_all(shard.occurred)
+    series.tell(shard.occurred)
   end
   if shard.AWAITED then
     waiters.publish(ended or {})

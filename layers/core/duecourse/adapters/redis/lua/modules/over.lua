@@ -24,6 +24,9 @@ local function created_over(sid, at, old, how)
     local r = record.open(data)
     history.inherit(r, old)
     data = record.close(r)
+    if old.status == fields.DIED then
+      record.note_occurrence(sid, r.flags, fields.SCHEDULED)
+    end
   end
   return put_in_place(sid, at, old, due, data)
 end

@@ -297,13 +297,18 @@ function record.leave_group(sid, rest)
   end
 end
 
--- Notes that a task has ended, where anybody waits: the verb publishes it (modules/waiters.lua). That of an occurrence
--- the verb tells its schedule (modules/series.lua); `flags` are the record's.
-function record.note_end(sid, flags, status)
+-- Notes that an occurrence of a schedule has ended, or that one which had ended is scheduled again: the verb tells its
+-- schedule (modules/series.lua). `flags` are the record's.
+function record.note_occurrence(sid, flags, status)
   if flags >= fields.OCCURRENCE and flags % (2 * fields.OCCURRENCE) >= fields.OCCURRENCE then
     shard.occurred = shard.occurred or {}
     values.push(shard.occurred, sid, status)
   end
+end
+
+-- Notes that a task has ended, where anybody waits: the verb publishes it (modules/waiters.lua).
+function record.note_end(sid, flags, status)
+  record.note_occurrence(sid, flags, status)
   if shard.AWAITED then
     shard.ended = shard.ended or {}
     values.push(shard.ended, shard.NOW, sid)

@@ -13,7 +13,7 @@
 
 local MOST_LIVE = 32 -- the newest, which a change of the overlap finds
 local SKIPPED = 'S'
-local BECAME = { [fields.FINISHED] = 'D', [fields.DIED] = 'X', [fields.CANCELLED] = 'C' }
+local BECAME = { [fields.SCHEDULED] = 'L', [fields.FINISHED] = 'D', [fields.DIED] = 'X', [fields.CANCELLED] = 'C' }
 
 -- The nominal time of an occurrence as its id has it, nil where that is no occurrence's.
 function series.time_of(sid)
@@ -136,8 +136,8 @@ function series.release(of, state)
   end
 end
 
--- Tells schedules of the ends of occurrences, {stored id, status...}.
-function series.end_all(occurred)
+-- Tells schedules which of their occurrences have ended, and which that had ended live again: {stored id, status...}.
+function series.tell(occurred)
   local found = {}
   for i = 1, #occurred, 2 do
     local sid, time = occurred[i], series.time_of(occurred[i])
@@ -149,7 +149,11 @@ function series.end_all(occurred)
     local state = of and found[of].state
     if state then
       series.became(state, time, BECAME[occurred[i + 1]])
-      series.strike(state, time)
+      if occurred[i + 1] == fields.SCHEDULED then
+        series.add_live(state, time)
+      else
+        series.strike(state, time)
+      end
     end
   end
   for of, one in pairs(found) do

@@ -57,7 +57,7 @@
 -- weight                            bytes of the records that were read, as far as they were opened
 -- woken                             whether a tenant was that waited for a place of its own
 -- ended                             {anything, stored id...} of tasks that ended, where somebody waits
--- occurred                          {stored id, status...} of occurrences of schedules that ended
+-- occurred                          {stored id, status...} of occurrences of schedules that ended, or live again
 -- notified                          whether a notification was added: it is due now
 
 -- This shard's part of a limit of the queue: one more for the first ones where it does not divide.
