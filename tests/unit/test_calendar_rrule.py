@@ -2,7 +2,6 @@
 
 from datetime import datetime, timedelta
 from itertools import islice
-from time import process_time
 
 import pytest
 from dateutil.rrule import rrulestr
@@ -13,6 +12,7 @@ from duecourse.adapters.calendar.rrule import rule_times
 from duecourse.domain.schedule import RRule
 from duecourse.domain.times import parse_instant
 from tests.support.calendars import CALENDAR, days, local_times, problems, rule
+from tests.support.steps import within
 
 # Start (09:00 in New York), rule, its first days; facts of RFC 5545, section 3.8.5.3.
 EXAMPLES = [
@@ -202,6 +202,12 @@ def test_a_rule_ends_by_its_count_or_its_last_time(start: str, text: str, number
     assert (len(found), found[-1]) == (number, last)
 
 
+@pytest.mark.parametrize("first", ["MO", "TU", "WE", "TH", "FR", "SA", "SU"])
+def test_numbered_weeks_end_with_the_last_year_whatever_their_first_day(first: str) -> None:
+    asked = rule(f"FREQ=YEARLY;BYWEEKNO=51,52;BYDAY=FR;WKST={first}", start="9990-01-01T00:00:00Z")
+    assert days(asked, 100)[-1].startswith("9999-12-")
+
+
 def test_two_ways_to_say_every_twenty_minutes_of_a_working_day_agree() -> None:
     hours = "BYHOUR=9,10,11,12,13,14,15,16"
     by_day = rule(f"FREQ=DAILY;{hours};BYMINUTE=0,20,40", start="1997-09-02T09:00:00Z")
@@ -288,7 +294,10 @@ NEVER = [
     "FREQ=MINUTELY;INTERVAL=7;BYDAY=MO;BYHOUR=3;BYMINUTE=5,6;BYSETPOS=2",
     "FREQ=MINUTELY;INTERVAL=2880;BYDAY=MO,TU,WE;BYYEARDAY=2;BYMONTHDAY=3",
     "FREQ=DAILY;INTERVAL=7;BYDAY=MO",
+    "FREQ=DAILY;INTERVAL=28;BYDAY=SU,MO,TU,WE,FR,SA",
     "FREQ=WEEKLY;BYMONTH=2;BYSETPOS=366",
+    "FREQ=WEEKLY;INTERVAL=97;BYMINUTE=55;BYSETPOS=2",
+    "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR,SA,SU;BYMONTH=1,2,3,4,5,6,7,8,9,10,11;BYSETPOS=8",
     "FREQ=MONTHLY;BYDAY=MO;BYSETPOS=6,-6",
     "FREQ=YEARLY;BYDAY=MO;BYSETPOS=54,-54",
     "FREQ=YEARLY;BYWEEKNO=10;BYMONTH=12",
@@ -301,42 +310,70 @@ NEVER = [
 ]
 
 
+MOST = 600_000
+"""Calls within a quarter of a second of a processor of 2026."""
+
+
 @pytest.mark.parametrize("text", NEVER)
 def test_a_rule_that_never_fires_is_an_error_soon(text: str) -> None:
-    begun = process_time()
-    assert problems(rule(text)) == {
+    assert within(MOST, lambda: problems(rule(text, gap="skip"))) == {
         "repeat.rrule": "never fires: change it so that a day and a time fit it after starts_at"
     }
-    assert process_time() - begun < 3
 
 
-EVERY = {name: ",".join(map(str, range(size))) for name, size in {"BYHOUR": 24, "BYMINUTE": 60, "BYSECOND": 60}.items()}
+BYHOUR, BYMINUTE, BYSECOND = (
+    f"{name}={','.join(map(str, range(size)))}" for name, size in (("BYHOUR", 24), ("BYMINUTE", 60), ("BYSECOND", 60))
+)
+# Rule, zone, start.
 COSTLY = [
-    "FREQ=YEARLY;" + ";".join(f"{name}={values}" for name, values in EVERY.items()) + ";BYSETPOS=-366,366",
-    "FREQ=MINUTELY;COUNT=10000",
-    "FREQ=YEARLY;BYMONTHDAY=29;BYMONTH=2;COUNT=10000",
-    "FREQ=DAILY;INTERVAL=100000",
-    "FREQ=YEARLY;BYWEEKNO=53;BYDAY=SU",
-    "FREQ=MINUTELY;INTERVAL=99999;BYHOUR=3",
-    "FREQ=WEEKLY;INTERVAL=52;BYMONTH=2;BYDAY=SU",
+    (f"FREQ=YEARLY;{BYHOUR};{BYMINUTE};{BYSECOND};BYSETPOS=-366,366", "UTC", "2026-01-01T00:00:00Z"),
+    (f"FREQ=MINUTELY;{BYSECOND}", "Pacific/Apia", "2011-12-30T09:59:30Z"),  # half a minute before a day left out
+    (f"FREQ=YEARLY;BYMONTH=3;BYDAY=-1SU;BYHOUR=2;{BYMINUTE};{BYSECOND}", "Europe/Vienna", "2026-01-01T00:00:00Z"),
+    (f"FREQ=MINUTELY;{BYSECOND}", "Europe/Vienna", "2026-10-25T00:59:30Z"),
+    ("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29;BYDAY=SU;COUNT=10000", "UTC", "1970-01-01T00:00:00Z"),
+    ("FREQ=MONTHLY;BYMONTH=2;BYMONTHDAY=29;BYDAY=SU", "UTC", "2026-01-01T00:00:00Z"),
+    ("FREQ=YEARLY;BYYEARDAY=366;BYDAY=53SU,-53MO", "UTC", "2026-01-01T00:00:00Z"),
+    ("FREQ=YEARLY;BYDAY=MO,TU,WE,TH,FR,SA,SU;BYSETPOS=366", "UTC", "2026-01-01T00:00:00Z"),
+    ("FREQ=YEARLY;BYWEEKNO=53;BYDAY=SU", "UTC", "2026-01-01T00:00:00Z"),
+    ("FREQ=WEEKLY;INTERVAL=52;BYMONTH=2;BYDAY=SU", "UTC", "2026-01-01T00:00:00Z"),
+    ("FREQ=WEEKLY;COUNT=10000", "UTC", "1970-01-01T00:00:00Z"),
+    ("FREQ=DAILY;INTERVAL=9973", "UTC", "2026-01-01T00:00:00Z"),
+    ("FREQ=HOURLY;INTERVAL=9973;BYHOUR=3", "UTC", "2026-01-01T00:00:00Z"),
+    ("FREQ=MINUTELY;INTERVAL=1441;BYHOUR=3;BYMINUTE=30", "UTC", "2026-01-01T00:00:00Z"),
+    ("FREQ=MINUTELY;INTERVAL=99991;BYYEARDAY=366", "UTC", "2026-01-01T00:00:00Z"),
+    ("FREQ=MINUTELY;COUNT=10000", "UTC", "1970-01-01T00:00:00Z"),
 ]
 
 
-@pytest.mark.parametrize("text", COSTLY)
-def test_a_costly_rule_is_looked_at_within_seconds(text: str) -> None:
-    asked = rule(text)
-    begun = process_time()
-    problems(asked)
+@pytest.mark.parametrize(("text", "zone", "start"), COSTLY)
+def test_a_thousand_times_of_a_costly_rule_take_few_steps(text: str, zone: str, start: str) -> None:
+    asked = rule(text, zone, start)
+    within(MOST, lambda: (problems(asked), list(islice(CALENDAR.times(asked, asked.starts_at - 1), 1_000))))
     for after in ("2026-11-26T00:00:00Z", "2400-01-01T00:00:00Z", "9990-01-01T00:00:00Z"):
-        list(islice(CALENDAR.times(asked, parse_instant(after)), 3))
-    assert process_time() - begun < 6
+        within(MOST, lambda after=after: next(CALENDAR.times(asked, parse_instant(after)), None))
 
 
-def test_a_rule_looked_at_fifty_years_after_its_start_costs_no_walk() -> None:
-    asked = rule("FREQ=MINUTELY", "Europe/Vienna", start="1976-01-01T00:00:00Z")
-    begun = process_time()
-    assert local_times(asked, "2026-11-26T08:00:00Z", 1) == ["2026-11-26T09:01:00+01:00"]
-    assert process_time() - begun < 0.2
+def test_a_look_long_after_the_start_costs_no_walk_whether_the_rule_has_a_count_or_not() -> None:
+    for text in ("FREQ=MINUTELY", "FREQ=DAILY;COUNT=10000"):
+        asked = rule(text, "Europe/Vienna", start="2001-01-01T08:01:00Z")
+        [found] = within(2_000, lambda asked=asked: local_times(asked, "2026-11-26T08:00:30Z", 1))
+        assert found == "2026-11-26T09:01:00+01:00"
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("FREQ=MINUTELY;COUNT=10000", "2001-01-08T06:39:00+00:00"),
+        ("FREQ=DAILY;COUNT=10000", "2028-05-18T08:00:00+00:00"),
+        ("FREQ=WEEKLY;BYDAY=MO,TU;BYSETPOS=-1;COUNT=10000", "2192-08-21T08:00:00+00:00"),
+        ("FREQ=YEARLY;COUNT=500", "2500-01-01T08:00:00+00:00"),
+    ],
+)
+def test_a_count_is_counted_once_and_ends_the_rule(text: str, last: str) -> None:
+    asked = rule(text, start="2001-01-01T08:00:00Z")
+    before = parse_instant(last) - 1
+    assert [CALENDAR.local(at, "UTC") for at in CALENDAR.times(asked, before)] == [last]
+    assert within(300, lambda: next(CALENDAR.times(asked, before))) == before + 1
 
 
 def numbers(low: int, high: int, *, signed: bool = False) -> st.SearchStrategy[str]:
@@ -371,7 +408,7 @@ VALUES = {
 
 @st.composite
 def rules(draw: st.DrawFn) -> str:
-    """Rules that both read alike.
+    """Rules that both read alike, but for the first week.
 
     dateutil takes all seven weekdays of a numbered week, and of `MO,1MO` what is both.
     """
@@ -407,7 +444,10 @@ def test_a_rule_has_the_times_that_dateutil_gives(text: str, start: datetime, la
     if not found:
         return  # dateutil would look for the first one to the year 9999
     expected = [wall(one) for one in islice(rrulestr(text, dtstart=start), len(found))]
-    assert found == expected
+    # dateutil counts the places of a first week from the start.
+    begin = wall(start + timedelta(days=7)) if "WEEKLY" in text else wall(start)
+    alike = [at for at in found if at >= begin]
+    assert alike == [at for at in expected if at >= begin][: len(alike)]
     since = found[min(later, len(found) - 1)]
     rest = [at for at in found if at >= since]
     assert list(islice(rule_times(text, wall(start)).walls(since), len(rest))) == rest

@@ -21,6 +21,7 @@ from duecourse.engine.reminders import Reminders
 from tests.support.clock import HandClock
 from tests.support.egress import anyone, anywhere
 from tests.support.seals import seals_of
+from tests.support.steps import within
 from tests.unit.test_engine_reminders import plainly
 
 MINUTE = 60_000
@@ -287,6 +288,11 @@ def test_an_end_counts_starts_from_the_first(scene: Scene) -> None:
     status = scene.verbs.get("weekly").series
     assert status
     assert len(status.upcoming) == 2
+
+
+def test_an_end_of_ten_thousand_rare_starts_takes_few_steps(scene: Scene) -> None:
+    rare = Rule(RRule("FREQ=YEARLY;BYWEEKNO=53;BYDAY=MO"), parse_instant("2026-12-28T07:00:00Z"), "Europe/Vienna")
+    within(600_000, lambda: scene.verbs.add(replaced(WEEKLY, rule=rare, limit=10_000)))
 
 
 def test_a_change_of_another_version_changes_nothing(scene: Scene) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from duecourse import errors
+from duecourse.adapters.calendar.rrule import rule_times
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Again, Done
 from duecourse.domain.schedule import (
@@ -36,6 +37,7 @@ from tests.support.ledger import SHARD, claim
 from tests.support.requests import POLL
 from tests.support.schedules import MINUTE
 from tests.support.seals import LOCAL_KEY
+from tests.support.steps import within
 
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
@@ -635,6 +637,13 @@ def test_a_list_goes_by_id_a_page_at_a_time_with_one_time_of_each(app: App) -> N
     assert {len(one.upcoming) for one in first} == {1}
     rest, after = app.schedules.page("default", "b", 2)
     assert ([one.schedule.id for one in rest], after) == (["c"], "")
+
+
+def test_a_list_counts_no_times_of_a_rule(app: App) -> None:
+    add(app, rule=Rule(RRule("FREQ=WEEKLY;COUNT=10000"), DAY))
+    rule_times.cache_clear()  # as in a process of its own
+    [status], _ = within(3_000, lambda: app.schedules.page("default", "", 20))
+    assert [one.nominal for one in status.upcoming] == [status.progress.nominal]
 
 
 @pytest.mark.parametrize("missed", Missed)

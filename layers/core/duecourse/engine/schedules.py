@@ -305,7 +305,7 @@ class Schedules:
         if progress.next_at == NEVER or progress.nominal is None:
             return []
         left = count if schedule.limit is None else min(count, schedule.limit - progress.fired)
-        nominals = list(islice(self._calendar.times(schedule.rule, progress.nominal - 1), left))
+        nominals = [progress.nominal, *islice(self._calendar.times(schedule.rule, progress.nominal), left - 1)]
         due = zip(nominals, schedule.fire_in_order(nominals, progress.next_at), strict=True)
         return shown_times(self._calendar, schedule.rule.time_zone, due, now)
 

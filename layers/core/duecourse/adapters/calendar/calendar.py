@@ -126,8 +126,8 @@ def _every(repeat: Every, start: int, low: int) -> Iterator[int]:
 
 def _by_cron(rule: Rule, repeat: Cron, low: int) -> Iterator[int]:
     zone = zones.zone(rule.time_zone)
-    walls = cron_times(repeat.expression).walls(clock.earliest_wall(zone, low // 1000))
-    found = (second * 1000 for second in clock.instants(walls, zone, rule.gap, rule.fold))
+    walls_from, start = cron_times(repeat.expression).walls, clock.earliest_wall(zone, low // 1000)
+    found = (second * 1000 for second in clock.instants(walls_from, start, zone, rule.gap, rule.fold))
     return dropwhile(lambda at: at <= low, found)
 
 
@@ -136,8 +136,8 @@ def _by_rule(rule: Rule, repeat: RRule, low: int) -> Iterator[int]:
     zone = zones.zone(rule.time_zone)
     second, phase = divmod(rule.starts_at, 1000)
     pattern = rule_times(repeat.rule, clock.wall(zone, second))
-    walls = pattern.walls(clock.earliest_wall(zone, (low - phase) // 1000))
-    seconds = clock.instants(walls, zone, rule.gap, rule.fold)
+    start = clock.earliest_wall(zone, (low - phase) // 1000)
+    seconds = clock.instants(pattern.walls, start, zone, rule.gap, rule.fold)
     if pattern.until_at is not None:
         until_at = pattern.until_at
         seconds = takewhile(lambda at: at <= until_at, seconds)

@@ -4,7 +4,7 @@ A wall-clock time is the number of seconds from 1970-01-01T00:00 to what the clo
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from duecourse.domain.schedule import Fold, Gap
@@ -14,11 +14,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE_S = 60
 HOUR_S = 3_600
 DAY_S = 86_400
-CYCLE_DAYS = 146_097
-"""Days after which the Gregorian calendar comes again, weekdays too: 400 years."""
-
-MAX_MISSING = 100_000
-"""Wall-clock times in a row that a clock leaves out, after which none is taken to come: a day of seconds is less."""
+MAX_SKIPPED = 1_000
+"""Gaps in a row that leave out every time, after which no other is taken to come; 400 years have fewer."""
 
 
 def offset(zone: tzinfo, at: int) -> int:
@@ -40,36 +37,45 @@ def earliest_wall(zone: tzinfo, at: int) -> int:
     return at + min(_seconds(moment), _seconds(moment.replace(fold=1)))
 
 
-def instants(walls: Iterable[int], zone: tzinfo, gap: Gap, fold: Fold) -> Iterator[int]:
-    """Instants (epoch s) of ascending wall-clock times: ascending, each once."""
-    origin = datetime(1970, 1, 1, tzinfo=zone)
+def instants(
+    walls_from: Callable[[int], Iterator[int]], start: int, zone: tzinfo, gap: Gap, fold: Fold
+) -> Iterator[int]:
+    """Instants (epoch s) of the wall-clock times from `start` on: ascending, each once.
+
+    `walls_from` yields them in order, from any time on: behind a gap it is called again.
+    """
     second_passes: deque[int] = deque()
     last: int | None = None
-    missing = 0
-    for shown in walls:
-        found = _instants_of(zone, origin + shown * SECOND, shown, gap, fold)
-        missing = 0 if found else missing + 1
-        if missing > MAX_MISSING:
-            break
-        if not found or found[0] == last:
+    for first, *later in _passes(walls_from, start, zone, gap, fold):
+        if first == last:
             continue
-        while second_passes and second_passes[0] < found[0]:
+        while second_passes and second_passes[0] < first:
             yield second_passes.popleft()
-        last = found[0]
+        last = first
         yield last
-        second_passes.extend(found[1:])
+        second_passes.extend(later)
     yield from second_passes
 
 
-def _instants_of(zone: tzinfo, moment: datetime, shown: int, gap: Gap, fold: Fold) -> tuple[int, ...]:
-    """The instants of a wall-clock time; `moment` is its first pass, which counts by the distance before a change."""
-    before, after = _seconds(moment), _seconds(moment.replace(fold=1))
-    if before == after:
-        return (shown - before,)
-    if before < after:
-        return (_change(zone, shown - after, shown - before),) if gap is Gap.SHIFT else ()
-    both = (shown - before, shown - after)
-    return both if fold is Fold.BOTH else both[:1] if fold is Fold.FIRST else both[1:]
+def _passes(
+    walls_from: Callable[[int], Iterator[int]], start: int, zone: tzinfo, gap: Gap, fold: Fold
+) -> Iterator[tuple[int, ...]]:
+    """The instants of each wall-clock time; of all that a gap leaves out, the one after it."""
+    origin = datetime(1970, 1, 1, tzinfo=zone)
+    walls, skipped = walls_from(start), 0
+    while skipped <= MAX_SKIPPED and (shown := next(walls, None)) is not None:
+        moment = origin + shown * SECOND  # its first pass, which counts by the distance before a change
+        before, after = _seconds(moment), _seconds(moment.replace(fold=1))
+        if before < after:
+            at = _change(zone, shown - after, shown - before)
+            walls = walls_from(at + after)
+            skipped = skipped + 1 if gap is Gap.SKIP else 0
+            if not skipped:
+                yield (at,)
+        else:
+            skipped = 0
+            both = (shown - before, shown - after) if before > after else (shown - before,)
+            yield both if fold is Fold.BOTH else both[:1] if fold is Fold.FIRST else both[-1:]
 
 
 def _change(zone: tzinfo, low: int, high: int) -> int:

@@ -58,7 +58,6 @@ class Days:
         self._weekdays = weekdays
         self._either = either
 
-    @lru_cache(maxsize=4_096)  # noqa: B019 - days are kept by text, and few
     def of_month(self, year: int, month: int) -> list[int]:
         """Numbers of the days of a month that fit, ascending."""
         if month not in self._months:

@@ -1,15 +1,20 @@
 """Wall-clock times of a recurrence rule of RFC 5545.
 
-A rule without COUNT begins at the period of the asked time; one with COUNT is walked from its start.
+A look begins at the period of the asked time. The last time by COUNT is counted once a process.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import islice, takewhile
 
-from duecourse.adapters.calendar.clock import CYCLE_DAYS, DAY_S, HOUR_S, MINUTE_S
-from duecourse.adapters.calendar.rrule_periods import QUIET, Periods
+from duecourse.adapters.calendar.clock import DAY_S, HOUR_S, MINUTE_S
+from duecourse.adapters.calendar.days import LAST_DAY
+from duecourse.adapters.calendar.rrule_periods import periods
 from duecourse.adapters.calendar.rrule_text import SUB_DAILY, RuleText, parse
+
+END = (LAST_DAY + 1) * DAY_S
+"""A wall-clock time behind all others."""
 
 
 class Clocks:
@@ -36,44 +41,55 @@ class RuleTimes:
         self.until_at = rule.until_at
         self._rule = rule
         self._start = start
-        self._periods = Periods(rule, start)
+        self._periods = periods(rule, start)
         self._clocks = _clocks(rule, start % DAY_S)
         self._places = rule.by.get("BYSETPOS", [])
+        units = 1 + (DAY_S // self._periods.size - 1) // rule.interval
+        in_day = units * min(len(self._clocks), len(self._places) or len(self._clocks))
+        self._uncounted = (start // DAY_S + (rule.count or 0) // in_day) * DAY_S
 
     def walls(self, start: int) -> Iterator[int]:
         """Wall-clock times from `start` on, ascending."""
-        rule, begin = self._rule, max(start, self._start)
-        if rule.count:
-            begin = self._start
-        for number, wall in enumerate(self._since(begin), 1):
-            if rule.until_wall is not None and wall > rule.until_wall:
-                return
-            if wall >= start:
-                yield wall
-            if rule.count and (number == rule.count or wall > self._start + CYCLE_DAYS * DAY_S):
-                return
+        return takewhile(self._is_left, self._since(max(start, self._start)))
+
+    def _is_left(self, wall: int) -> bool:
+        """True if COUNT or UNTIL leaves a time. Nothing is counted for the days that cannot have brought COUNT."""
+        return wall < self._uncounted or wall <= self._last
+
+    @cached_property
+    def _last(self) -> int:
+        """The last wall-clock time by COUNT or UNTIL."""
+        if self._rule.count is None:
+            return END if self._rule.until_wall is None else self._rule.until_wall
+        return next(islice(self._since(self._start), self._rule.count - 1, None), END)
 
     def _since(self, begin: int) -> Iterator[int]:
-        periods = self._periods.since(begin)
+        found, size = self._periods.since(begin), self._periods.size
         if self._places:
-            return (wall for wall in self._at_places(periods) if wall >= begin)
-        return (wall for bases in periods for base in bases for wall in self._in_base(base, begin))
+            return (wall for wall in self._at_places(found, size) if wall >= begin)
+        return (wall for units in found for unit in units for wall in self._in_unit(unit * size, begin))
 
-    def _in_base(self, base: int, begin: int) -> Iterator[int]:
+    def _in_unit(self, base: int, begin: int) -> Iterator[int]:
         first = bisect_left(self._clocks, begin - base) if base < begin else 0
         return (base + self._clocks[place] for place in range(first, len(self._clocks)))
 
-    def _at_places(self, periods: Iterator[list[int]]) -> Iterator[int]:
+    def _at_places(self, found: Iterator[list[int]], size: int) -> Iterator[int]:
         """Times of periods at the places of BYSETPOS; what a period holds is counted and not written out."""
-        quiet, most = 0, QUIET.get(self._rule.freq, 0)
-        for bases in periods:
-            size = len(bases) * len(self._clocks)
-            places = {place - 1 if place > 0 else size + place for place in self._places}
-            found = [divmod(place, len(self._clocks)) for place in sorted(places) if 0 <= place < size]
-            yield from (bases[base] + self._clocks[clock] for base, clock in found)
-            quiet = 0 if found else quiet + 1
-            if quiet > most:
+        if min(map(abs, self._places)) > self._periods.most * len(self._clocks):
+            return
+        quiet, places = 0, dict[int, list[tuple[int, int]]]()
+        for units in found:
+            number = len(units)
+            places[number] = places[number] if number in places else self._places_of(number * len(self._clocks))
+            yield from (units[unit] * size + self._clocks[clock] for unit, clock in places[number])
+            quiet = 0 if places[number] else quiet + 1
+            if quiet > self._periods.quiet:
                 return
+
+    def _places_of(self, size: int) -> list[tuple[int, int]]:
+        """Unit and clock of each place of BYSETPOS in a period of so many times."""
+        places = {place - 1 if place > 0 else size + place for place in self._places}
+        return [divmod(place, len(self._clocks)) for place in sorted(places) if 0 <= place < size]
 
 
 def _clocks(rule: RuleText, second: int) -> Clocks:

@@ -1,12 +1,11 @@
 """Days of a recurrence rule: what each of its periods holds, by the lists that RFC 5545 has for days."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import date
 
 from duecourse.adapters.calendar.days import Month, date_of, is_leap, month_of, weekday
 from duecourse.adapters.calendar.rrule_text import RuleText
 
-ALL_MONTHS = range(1, 13)
 BEFORE_EPOCH = 719_162
 """Days from the first of the year 1 to 1970."""
 
@@ -16,9 +15,9 @@ class RuleDays:
 
     def __init__(self, rule: RuleText, start: int) -> None:
         self._yearly = rule.freq == "YEARLY"
-        self._by = rule.by
-        self._month_days = rule.by.get("BYMONTHDAY", [])
-        self._months = rule.by.get("BYMONTH", [])
+        self._by = {name: frozenset(numbers) for name, numbers in rule.by.items()}
+        self._month_days = self._by.get("BYMONTHDAY", frozenset())
+        self._months = self._by.get("BYMONTH", frozenset())
         self._weekdays = {kind for place, kind in rule.by_day if not place}
         self._placed = {(place, kind) for place, kind in rule.by_day if place}
         self._week_start = rule.week_start
@@ -30,20 +29,15 @@ class RuleDays:
         if rule.freq == "WEEKLY" or "BYWEEKNO" in self._by:
             self._weekdays = {start.weekday()}
         elif rule.freq in {"MONTHLY", "YEARLY"}:
-            self._month_days = [start.day]
-            self._months = self._months or ([start.month] if self._yearly else [])
-
-    def of_year(self, year: int) -> list[int]:
-        """Days of a year that fit."""
-        months = (month_of(year, month) for month in self._months or ALL_MONTHS)
-        return [day for month in months for day in self._of_month(month)]
+            self._month_days = frozenset({start.day})
+            self._months = self._months or frozenset({start.month} if self._yearly else ())
 
     def of_month(self, year: int, month: int) -> list[int]:
         """Days of a month that fit."""
-        return list(self._of_month(month_of(year, month))) if month in (self._months or ALL_MONTHS) else []
-
-    def _of_month(self, month: Month) -> Iterator[int]:
-        return (day for day in self._listed(month) if self._fits(day, month))
+        if self._months and month not in self._months:
+            return []
+        whole = month_of(year, month)
+        return [day for day in self._listed(whole) if self._fits(day, whole)]
 
     def _listed(self, month: Month) -> Iterable[int]:
         """Days of a month that need a closer look: few where the rule names them."""
@@ -66,11 +60,12 @@ class RuleDays:
         return _named(self._by["BYYEARDAY"], day - first, length)
 
     def _fits_week(self, day: int, month: Month) -> bool:
-        """True if the day's week is named; a week counts in the year that has four days of it."""
+        """True if the day's week is named; a week counts in the year that has its fourth day."""
         week = day - (weekday(day) - self._week_start) % 7
-        year = date_of(week + 3).year if day - month.first < 7 or month.month == 12 else month.year
-        first, following = self._first_week(year), self._first_week(year + 1)
-        return _named(self._by["BYWEEKNO"], (week - first) // 7, (following - first) // 7)
+        first, length = _year(month.year)
+        year = month.year + (week + 3 >= first + length) - (week + 3 < first)
+        begin, following = self._first_week(year), self._first_week(year + 1)
+        return _named(self._by["BYWEEKNO"], (week - begin) // 7, (following - begin) // 7)
 
     def _first_week(self, year: int) -> int:
         fourth = _year(year)[0] + 3
@@ -89,7 +84,7 @@ class RuleDays:
         return (place, kind) in self._placed or (from_end, kind) in self._placed
 
 
-def _named(numbers: list[int], place: int, length: int) -> bool:
+def _named(numbers: frozenset[int], place: int, length: int) -> bool:
     """True if a place (from 0) of that many is among numbers that count from 1, or back from -1."""
     return place + 1 in numbers or place - length in numbers
 

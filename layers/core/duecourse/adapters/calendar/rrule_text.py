@@ -11,7 +11,7 @@ SUB_DAILY = ("MINUTELY", "HOURLY")
 FREQUENCIES = (*SUB_DAILY, "DAILY", "WEEKLY", "MONTHLY", "YEARLY")
 WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 MAX_COUNT = 10_000
-"""Bound of COUNT: such a rule is walked from its start at each look."""
+"""Bound of COUNT: a process counts so many times, once, to find the last of such a rule."""
 MAX_INTERVAL = 100_000
 ELSEWHERE = {
     "DTSTART": "write the start in starts_at",
