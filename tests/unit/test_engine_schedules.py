@@ -51,13 +51,14 @@ def ran() -> list[str]:
 
 @pytest.fixture
 def app(store: MemoryStore, ran: list[str]) -> Iterator[App]:
-    """An App whose tasks are noted and done at once."""
+    """An App whose tasks are noted and done at once, one after another."""
 
     def work(task: Task) -> Done:
         ran.append(task.id)
         return Done()
 
-    app = App(Settings(), Parts(store=store, kinds=dict.fromkeys(["webhook", "poll"], work), wrapping=LOCAL_KEY))
+    parts = Parts(store=store, kinds=dict.fromkeys(["webhook", "poll"], work), wrapping=LOCAL_KEY)
+    app = App(Settings(parallel=1), parts)
     yield app
     app.close()
 
