@@ -64,7 +64,8 @@ class Occurrences:
         """
         if mark.cancelled:
             self.drop(name, tenant, force=force)
-            return name.nominal, mark
+            is_over = self._series.schedule(QUEUE, name.series, tenant) is None
+            return 0 if is_over else name.nominal, mark
         if mark.starts_at is not None:
             self._bring(name, mark.starts_at, tenant)
             return max(name.nominal, mark.starts_at), mark
@@ -127,14 +128,16 @@ class Occurrences:
     def follow_all(self, id: str, rule: Rule | None, tenant: str, *, force: bool = False) -> None:
         """Have the occurrences follow a change of their series; `rule` is the present one, None for none.
 
+        What was cancelled by hand ends with its series: another one with this id has all of its starts.
+
         Raises TaskLeased, with the occurrences being sent, once all others are as they are to be.
         """
         tasks = self.tasks(id, tenant)
-        own = [task for task in tasks if task.status in LIVE and not Mark.of(task).by_hand]
+        own = [task for task in tasks if task.status in LIVE and _follows_series(Mark.of(task), is_over=rule is None)]
         # Due at once: what is not reached here, their own work does.
         self._store.move(QUEUE, [Move(task.id, delay_ms=0) for task in own], tenant, group=id)
         if rule:
-            self._revive([task for task in tasks if task.status not in LIVE], rule, tenant)
+            self._revive(tasks, rule, tenant)
         leased = [task.id for task in own if not self._follows(task, force=force)]
         if leased and rule is None:
             raise TaskLeased(f"Being sent now: {', '.join(leased)}. All others are cancelled.")
@@ -152,10 +155,19 @@ class Occurrences:
             self._store.cancel(QUEUE, [task.id], tenant=task.tenant, group=task.group)
         return True
 
-    def _revive(self, ended: list[Task], rule: Rule, tenant: str) -> None:
-        """Add the tasks again of starts that the rule has once more: firing leaves alone what the ledger has."""
+    def revive(self, id: str, rule: Rule, tenant: str) -> None:
+        """Add the tasks again of starts that a series has once more."""
+        self._revive(self.tasks(id, tenant), rule, tenant)
+
+    def _revive(self, tasks: list[Task], rule: Rule, tenant: str) -> None:
+        # Firing leaves alone what the ledger has, ended or not.
         now = self._store.now()
-        names = [Name.of(task.id) for task in ended]
+        names = [Name.of(task.id) for task in tasks if task.status not in LIVE]
         starts = [name for name in names if name.nominal > now and self.is_start(rule, name.nominal)]
         if starts:
             self._store.add([Mark().task(*name, now, tenant, KIND)._replace(state=dump_json({})) for name in starts])
+
+
+def _follows_series(mark: Mark, *, is_over: bool) -> bool:
+    """True if a series has a say in an occurrence with this mark; one that is over leaves alone what was moved."""
+    return not mark.by_hand or (is_over and mark.cancelled)
