@@ -280,6 +280,16 @@ def test_a_series_that_is_added_again_has_every_start_again(scene: Scene, *, is_
     assert all(MINUTE in scene.pending(nominal).values() for nominal in starts)
 
 
+def test_a_start_of_a_series_that_was_added_again_is_moved_with_all_its_messages(scene: Scene) -> None:
+    asked = replaced(WEEKLY, leads_ms=(3 * WEEK, MINUTE))
+    scene.verbs.add(asked)
+    assert scene.drain() == ids(FIRST, 3 * 604800)
+    scene.verbs.cancel("weekly")
+    scene.verbs.add(asked)
+    scene.verbs.move_occurrence("weekly", FIRST, FIRST + DAY_MS)
+    assert MINUTE - DAY_MS in scene.pending(FIRST).values()
+
+
 def test_an_occurrence_is_changed_by_its_own_id_as_by_hand(scene: Scene) -> None:
     scene.verbs.add(replaced(WEEKLY, leads_ms=(3 * WEEK, MINUTE)))
     scene.drain()

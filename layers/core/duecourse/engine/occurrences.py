@@ -138,21 +138,22 @@ class Occurrences:
         self._store.move(QUEUE, [Move(task.id, delay_ms=0) for task in own], tenant, group=id)
         if rule:
             self._revive(tasks, rule, tenant)
-        leased = [task.id for task in own if not self._follows(task, force=force)]
+        leased = [task.id for task in own if not self._follows(Name.of(task.id), Mark.of(task), tenant, force=force)]
         if leased and rule is None:
             raise TaskLeased(f"Being sent now: {', '.join(leased)}. All others are cancelled.")
 
-    def _follows(self, task: Task, *, force: bool) -> bool:
+    def _follows(self, name: Name, mark: Mark, tenant: str, *, force: bool = False) -> bool:
         """Have one occurrence follow its series; False if a message of it is being sent."""
+        id = occurrence_id(*name)
         try:
-            until, _ = self.follow(Name.of(task.id), Mark.of(task), task.tenant, force=force)
+            until, _ = self.follow(name, mark, tenant, force=force)
         except TaskLeased:
             return False
         except (Conflict, QuotaExceeded, BeyondQuota) as error:
-            log.warning("occurrence %s is left to its task: %s", task.id, error)
+            log.warning("occurrence %s is left to its task: %s", id, error)
             return True
         if not until:
-            self._store.cancel(QUEUE, [task.id], tenant=task.tenant, group=task.group)
+            self._store.cancel(QUEUE, [id], tenant=tenant, group=name.series)
         return True
 
     def revive(self, id: str, rule: Rule, tenant: str) -> None:
@@ -166,6 +167,8 @@ class Occurrences:
         starts = [name for name in names if name.nominal > now and self.is_start(rule, name.nominal)]
         if starts:
             self._store.add([Mark().task(*name, now, tenant, KIND)._replace(state=dump_json({})) for name in starts])
+        for name in starts:  # at once: a move of one takes the messages along that it has
+            self._follows(name, Mark(), tenant)
 
 
 def _follows_series(mark: Mark, *, is_over: bool) -> bool:
