@@ -128,7 +128,7 @@ def test_the_same_series_again_changes_nothing_and_another_is_a_conflict(scene: 
     scene.clock.advance(MINUTE)
     assert not scene.verbs.add(WEEKLY).created
     one = Reminder("weekly", "Weekly", FIRST, (MINUTE,), (ADA,))
-    for other in (replaced(WEEKLY, subject="Another"), one):
+    for other in (replaced(WEEKLY, subject="Another"), one, one._replace(id=occurrence_id("weekly", FIRST))):
         with pytest.raises(errors.ScheduleExists):
             scene.verbs.add(other)
 

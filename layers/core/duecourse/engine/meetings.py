@@ -1,6 +1,7 @@
 """Verbs of callers on reminders of both kinds: those of one start, and those that come again."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 
 from duecourse.domain.reminder import KIND, QUEUE, Reminder
@@ -21,6 +22,7 @@ from duecourse.errors import (
     ReminderTooLarge,
     ScheduleExists,
     TaskCancelled,
+    TaskDamaged,
     TaskNotFound,
     VersionConflict,
 )
@@ -64,11 +66,17 @@ class Meetings:
         """Add a reminder. The same one again changes nothing; another under a live one's id is a Conflict."""
         kept = self._series.schedule(QUEUE, asked.id, tenant)
         if kept is None:
-            return self._added(asked, tenant) if isinstance(asked, Series) else self._reminders.add(asked, tenant)
+            return self._added(asked, tenant) if isinstance(asked, Series) else self._added_alone(asked, tenant)
         if isinstance(asked, Series) and Series.of(kept.schedule).asks_as(asked):
             self._occurrences.revive(asked.id, kept.schedule.rule, tenant)  # the add before may have been cut off
             return Made(False, [], self._status(kept, tenant))
         raise ScheduleExists("A reminder that comes again has this id: change it, or delete it first.")
+
+    def _added_alone(self, asked: Reminder, tenant: str) -> Made:
+        with suppress(TaskDamaged):  # most ids are none of an occurrence, which would take the reminder's place
+            if self._series.schedule(QUEUE, Name.of(asked.id).series, tenant):
+                raise ScheduleExists("This id is one of an occurrence: move that, or choose another id.")
+        return self._reminders.add(asked, tenant)
 
     def _added(self, asked: Series, tenant: str) -> Made:
         now = self._store.now()
