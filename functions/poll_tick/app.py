@@ -7,7 +7,7 @@ from typing import Any
 
 from duecourse.engine.survey import Survey
 from duecourse.engine.sweep import Ticked
-from duecourse.errors import InvalidInput, StoreUnavailable
+from duecourse.errors import InvalidInput, StoreUnavailable, bounded
 from duecourse.metrics import TickLine, measure
 from duecourse.process import Handler
 from duecourse.wire.events.schedule import check_tick
@@ -74,7 +74,9 @@ def _apply_schedules(app: App) -> None:
         return
     try:
         app.apply_schedules(FILE.read_text("utf-8"))
-    except (InvalidInput, UnicodeDecodeError) as error:
+    except InvalidInput as error:  # thousands of its fields would be more than a line of a log may hold
+        log.error("%s is left out: %s", FILE.name, InvalidInput(bounded(error.problems)))  # noqa: TRY400 - its words say all
+    except UnicodeDecodeError as error:
         log.error("%s is left out: %s", FILE.name, error)  # noqa: TRY400 - its words say all
     except StoreUnavailable as error:  # a part of it: the others are served
         log.warning("%s waits for the next tick: %s", FILE.name, error)

@@ -313,7 +313,8 @@ def test_a_schedule_is_added_shown_changed_paused_run_and_deleted(place: Place) 
     [fill] = [one for one in place.store.due_schedules(SHARD) if one.schedule.of]
     assert fill.schedule.overlap is Overlap.QUEUE
     assert [one["id"] for one in place.ask("schedules", "list")["schedules"]] == ["daily"]
-    assert place.run("schedules", "delete", "daily", event="").exit_code == 2
+    unasked = place.run("schedules", "delete", "daily", event="")
+    assert (unasked.exit_code, "--dry-run" in unasked.stderr) == (2, False)
     assert place.ask("schedules", "delete", "daily", "--yes") == {"id": "daily"}
     assert place.ask("schedules", "list")["schedules"] == []
 
@@ -404,6 +405,9 @@ def test_exit_codes_and_the_one_line_of_an_error(place: Place) -> None:
         (("limits", "default", "colour=red"), 2, "sets nothing"),
         (("limits", "fresh", "max_running=3"), 1, "there is no queue fresh: add --create to make it"),
         (("add", "report", "--payload", "{bad"), 2, "--payload: must be JSON, or @FILE with JSON in it"),
+        (("add", "report", "--more", "[1]"), 2, "--more: must be a JSON object"),
+        (("schedules", "add", "report", "--more", "7"), 2, "--more: must be a JSON object"),
+        (("schedules", "change", "none", "null"), 2, "CHANGES: must be a JSON object"),
         (("schedules", "show", "none"), 1, "Queue default has no schedule none."),
         (("schedules", "add", "report", "--cron", "0 25 * * *"), 2, "repeat.cron"),
         (("schedules", "preview"), 2, "give one of every, cron and rrule"),

@@ -135,6 +135,10 @@ def test_a_wrong_file_is_a_line_of_the_log_and_stops_no_tick(
     assert "a.colour: is not a known field" in said
     assert "b.time_zone: must be the IANA name" in said
     assert app.schedules.page("default", "", 10)[0] == []
+    schedules.write_text(filed(1, *(hourly(f"s{n}", colour=1) for n in range(1_000))))
+    invoke("poll_tick", saved("poll_tick/scheduler"))
+    [_, said] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert said.endswith("s99.colour: is not a known field; body: has 900 more wrong fields")
     schedules.write_bytes(b"\xff")
     invoke("poll_tick", saved("poll_tick/scheduler"))
     assert "can't decode byte" in caplog.text

@@ -334,6 +334,13 @@ def test_a_reminders_wrong_fields_are_named_as_http_names_them(client: Client, s
     assert store.shards() == []
 
 
+def test_the_body_of_a_preview_over_http_gives_the_same_times(client: Client) -> None:
+    body: dict[str, Any] = {"repeat": {"cron": "@daily"}, "from": "2100-01-01T00:00:00Z", "count": 1}
+    assert client.schedules.preview(**body) == client.schedules.preview(
+        repeat=body["repeat"], since=body["from"], count=1
+    )
+
+
 def test_a_queue_is_set_and_shown_as_over_http(client: Client, store: MemoryStore) -> None:
     with pytest.raises(errors.QueueNotFound):
         client.get_queue("slow")

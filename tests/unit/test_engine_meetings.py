@@ -9,7 +9,7 @@ from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Settlement
 from duecourse.domain.reminder import QUEUE, Channel, Recipient, Reminder
-from duecourse.domain.schedule import RRule, Rule, occurrence_id
+from duecourse.domain.schedule import Progress, RRule, Rule, occurrence_id
 from duecourse.domain.series import AHEAD_MS, KIND, Mark, Name, Series, SeriesChange
 from duecourse.domain.task import Shard, Status, Task, dump_json
 from duecourse.domain.times import DAY_MS, parse_instant
@@ -128,7 +128,7 @@ def test_the_same_series_again_changes_nothing_and_another_is_a_conflict(scene: 
     scene.clock.advance(MINUTE)
     assert not scene.verbs.add(WEEKLY).created
     one = Reminder("weekly", "Weekly", FIRST, (MINUTE,), (ADA,))
-    for other in (replaced(WEEKLY, subject="Another"), one):
+    for other in (replaced(WEEKLY, subject="Another"), one, one._replace(id=occurrence_id("weekly", FIRST))):
         with pytest.raises(errors.ScheduleExists):
             scene.verbs.add(other)
 
@@ -261,6 +261,49 @@ def test_a_deleted_series_takes_all_but_what_was_moved(scene: Scene) -> None:
     assert scene.verbs.get("weekly").series
 
 
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_a_series_that_is_added_again_has_every_start_again(scene: Scene, *, is_cut_off: bool) -> None:
+    asked = replaced(WEEKLY, leads_ms=(3 * WEEK, MINUTE))
+    scene.verbs.add(asked)
+    scene.drain()
+    later = FIRST + 5 * WEEK + DAY_MS // 24  # the clocks have changed
+    for nominal in (FIRST + WEEK, later):
+        scene.verbs.cancel_occurrence("weekly", nominal)
+    scene.verbs.cancel("weekly")
+    assert scene.drain() == []
+    if is_cut_off:  # right after the schedule was written
+        scene.store.put_schedule(replaced(asked, since=scene.clock.at, first=FIRST).schedule(None), Progress())
+    assert scene.verbs.add(asked).created is not is_cut_off
+    scene.drain()
+    starts = [FIRST, FIRST + WEEK, FIRST + 2 * WEEK, later]
+    assert scene.states() == [(nominal, "standing") for nominal in starts]
+    assert all(MINUTE in scene.pending(nominal).values() for nominal in starts)
+
+
+def test_a_start_of_a_series_that_was_added_again_is_moved_with_all_its_messages(scene: Scene) -> None:
+    asked = replaced(WEEKLY, leads_ms=(3 * WEEK, MINUTE))
+    scene.verbs.add(asked)
+    assert scene.drain() == ids(FIRST, 3 * 604800)
+    scene.verbs.cancel("weekly")
+    scene.verbs.add(asked)
+    scene.verbs.move_occurrence("weekly", FIRST, FIRST + DAY_MS)
+    assert MINUTE - DAY_MS in scene.pending(FIRST).values()
+
+
+def test_an_occurrence_is_changed_by_its_own_id_as_by_hand(scene: Scene) -> None:
+    scene.verbs.add(replaced(WEEKLY, leads_ms=(3 * WEEK, MINUTE)))
+    scene.drain()
+    moved, cancelled = (occurrence_id("weekly", FIRST + n * WEEK) for n in range(2))
+    scene.verbs.change(moved, SeriesChange({"rule": {"starts_at": FIRST + 1}}, ("starts_at",)))
+    scene.verbs.cancel(cancelled)
+    change(scene, subject="Weekly, shorter")
+    scene.drain()
+    assert scene.states()[:2] == [(FIRST, "moved"), (FIRST + WEEK, "cancelled")]
+    assert scene.pending(FIRST + WEEK) == {}
+    with pytest.raises(errors.TaskCancelled):
+        scene.verbs.cancel(cancelled)
+
+
 def test_an_occurrence_that_is_added_while_its_series_is_deleted_is_taken_back(scene: Scene) -> None:
     scene.verbs.add(WEEKLY)
     scene.clock.at = FIRST - DAY_MS - AHEAD_MS
@@ -325,6 +368,11 @@ def test_a_reminder_of_one_start_has_no_fields_of_a_series(scene: Scene) -> None
     with pytest.raises(errors.InvalidInput) as caught:
         scene.verbs.change("once", SeriesChange({"subject": "Other"}, ("subject",)))
     assert [one.field for one in caught.value.problems] == ["subject", "starts_at"]
+    with pytest.raises(errors.InvalidInput) as caught:
+        scene.verbs.change("once", SeriesChange({"rule": {"starts_at": FIRST + 1}}, ("starts_at",), 1))
+    assert [one.field for one in caught.value.problems] == ["if_version"]
+    with pytest.raises(errors.TaskNotFound):
+        scene.verbs.change("nobody", SeriesChange({"subject": "Other"}, ("subject",)))
     moved = scene.verbs.change("once", SeriesChange({"rule": {"starts_at": FIRST + 1}}, ("starts_at",)))
     assert moved.starts_at == FIRST + 1
 

@@ -46,7 +46,15 @@ def test_a_schedule_has_the_fields_of_a_request_an_id_and_a_tenant() -> None:
 @pytest.mark.parametrize(
     ("text", "field", "problem"),
     [
-        ("", "body", "must be a JSON object"),
+        ("", "file", "must have `number` and `schedules`"),
+        ("[a]", "file", "must have `number` and `schedules`"),
+        ("number: 1\nschedules: [{id: a}]\nschedules: []", "schedules", "stands twice in its object, again in line 3"),
+        ("number: 1\nschedules: [{id: a, id: b}]", "schedules.0.id", "twice"),
+        ("number: 1\nschedules: [{id: a, payload: {on: 1}}]", "schedules.0.payload.on", "put the key in quotes"),
+        ("number: 1\nschedules: [{id: a, payload: {? [b] : 1}}]", "schedules.0.payload.?", "must be text"),
+        ("number: 1\nschedules: [{<<: {id: a}}]", "schedules.0.<<", "must be text"),
+        ("number: 1\nschedules: [{id: a, repeat: {cron: */5 * * * *}}]", "file", "; put a value in quotes"),
+        ("number: 1\nschedules: [{id: a, repeat: {cron: @daily}}]", "file", "; put a value in quotes"),
         ("number: 1\nschedules: [", "file", "is no YAML: while parsing"),
         ("number: 1\n  a: b", "file", "is no YAML: "),
         ("schedules: []", "number", "is required"),

@@ -406,7 +406,7 @@ class ScheduleClient:
 
     def preview(self, *, since: datetime | str | None = None, **fields: Unpack[TimesFields]) -> Sequence[Upcoming]:
         """Return the times of a rule from `since` on (default: now), at most `count`; nothing is stored."""
-        asked = read(PreviewSchedule, {**fields, "from": since})
+        asked = read(PreviewSchedule, {**fields, **({} if since is None else {"from": since})})
         now = self._link.schedules.now()
         wanted = Preview(asked.rule(now), now if asked.from_ is None else asked.from_, asked.count)
         return self._link.schedules.preview(wanted)

@@ -1,6 +1,7 @@
 """Verbs of callers on reminders of both kinds: those of one start, and those that come again."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 
 from duecourse.domain.reminder import KIND, QUEUE, Reminder
@@ -21,6 +22,7 @@ from duecourse.errors import (
     ReminderTooLarge,
     ScheduleExists,
     TaskCancelled,
+    TaskDamaged,
     TaskNotFound,
     VersionConflict,
 )
@@ -64,17 +66,25 @@ class Meetings:
         """Add a reminder. The same one again changes nothing; another under a live one's id is a Conflict."""
         kept = self._series.schedule(QUEUE, asked.id, tenant)
         if kept is None:
-            return self._added(asked, tenant) if isinstance(asked, Series) else self._reminders.add(asked, tenant)
+            return self._added(asked, tenant) if isinstance(asked, Series) else self._added_alone(asked, tenant)
         if isinstance(asked, Series) and Series.of(kept.schedule).asks_as(asked):
+            self._occurrences.revive(asked.id, kept.schedule.rule, tenant)  # the add before may have been cut off
             return Made(False, [], self._status(kept, tenant))
         raise ScheduleExists("A reminder that comes again has this id: change it, or delete it first.")
+
+    def _added_alone(self, asked: Reminder, tenant: str) -> Made:
+        with suppress(TaskDamaged):  # most ids are none of an occurrence, which would take the reminder's place
+            if self._series.schedule(QUEUE, Name.of(asked.id).series, tenant):
+                raise ScheduleExists("This id is one of an occurrence: move that, or choose another id.")
+        return self._reminders.add(asked, tenant)
 
     def _added(self, asked: Series, tenant: str) -> Made:
         now = self._store.now()
         self._reminders.check_free(asked.id, tenant)
         until = self._check(asked, now, tenant, starting=True)
         series = replaced(asked, since=now, first=asked.rule.starts_at)
-        _, created = self._schedules.add(series.schedule(until, tenant))
+        status, created = self._schedules.add(series.schedule(until, tenant))
+        self._occurrences.revive(asked.id, status.schedule.rule, tenant)  # those of a deleted series with this id
         return Made(created, [], self._status(self._kept(asked.id, tenant), tenant))
 
     def preview(self, asked: Reminder | Series, tenant: str = DEFAULT_TENANT) -> list[Shown]:
@@ -105,12 +115,13 @@ class Meetings:
     def change(self, id: str, asked: SeriesChange, tenant: str = DEFAULT_TENANT) -> Moved:
         """Move a reminder of one start; change any field of a series, whose occurrences follow.
 
-        What was moved or cancelled by hand stays so. Raises VersionConflict.
+        What was moved or cancelled by hand stays so: a reminder of one start may be an occurrence. Raises
+        VersionConflict.
         """
         for _ in range(TRIES):
             kept = self._series.schedule(QUEUE, id, tenant)
             if kept is None:
-                return self._reminders.move(id, _start_alone(asked), tenant)
+                return self._moved_alone(id, asked, tenant)
             if asked.if_version not in {None, kept.progress.version}:
                 break
             try:
@@ -120,6 +131,20 @@ class Meetings:
             start = status.upcoming[0].nominal if status.upcoming else status.series.rule.starts_at
             return Moved(id, start, [], [], [], status)
         raise VersionConflict
+
+    def _moved_alone(self, id: str, asked: SeriesChange, tenant: str) -> Moved:
+        problems = _beside_the_start(asked)
+        if problems:
+            self._reminders.get(id, tenant)  # of one that is not there, that is the error
+            raise InvalidInput(problems)
+        starts_at = int(asked.fields["rule"]["starts_at"])
+        name = self._standing_name(id, tenant)
+        return self.move_occurrence(*name, starts_at, tenant) if name else self._reminders.move(id, starts_at, tenant)
+
+    def _standing_name(self, id: str, tenant: str) -> Name | None:
+        """The occurrence whose reminder has this id, None for none."""
+        task = self._store.get(QUEUE, id, tenant) if "@" in id else None
+        return Name.of(id) if task and task.kind == SERIES and task.status in LIVE else None
 
     def _changed(self, kept: Kept, asked: SeriesChange, tenant: str) -> SeriesStatus:
         now, before = self._store.now(), Series.of(kept.schedule)
@@ -146,9 +171,16 @@ class Meetings:
         try:
             self._schedules.delete(QUEUE, id, tenant)
         except TaskNotFound:
-            self._reminders.cancel(id, force=force, tenant=tenant)
+            self._cancel_alone(id, tenant, force=force)
         else:
             self._occurrences.follow_all(id, None, tenant, force=force)
+
+    def _cancel_alone(self, id: str, tenant: str, *, force: bool) -> None:
+        name = self._standing_name(id, tenant)
+        if name:
+            self.cancel_occurrence(*name, force=force, tenant=tenant)
+        else:
+            self._reminders.cancel(id, force=force, tenant=tenant)
 
     def move_occurrence(self, id: str, nominal: int, starts_at: int, tenant: str = DEFAULT_TENANT) -> Moved:
         """Move one occurrence of a series to a new start, and leave all others. Raises TaskNotFound, TaskCancelled."""
@@ -267,14 +299,11 @@ def _field(name: str, fields: tuple[str, ...]) -> str:
     return fields[int(index)] if is_place else name
 
 
-def _start_alone(asked: SeriesChange) -> int:
-    """The new start of a reminder of one start. Raises InvalidInput for any other change."""
-    problems = [FieldError(name, NO_SERIES) for name in asked.named if name != "starts_at"]
-    if "starts_at" not in asked.named:
-        problems.append(FieldError("starts_at", "is required"))
-    if problems:
-        raise InvalidInput(problems)
-    return int(asked.fields["rule"]["starts_at"])
+def _beside_the_start(asked: SeriesChange) -> list[FieldError]:
+    """Problems of a change of a reminder of one start, which has a start alone."""
+    named = asked.named if asked.if_version is None else (*asked.named, "if_version")
+    problems = [FieldError(name, NO_SERIES) for name in named if name != "starts_at"]
+    return problems if "starts_at" in named else [*problems, FieldError("starts_at", "is required")]
 
 
 def _standing(task: Task) -> Standing:

@@ -64,7 +64,8 @@ class Occurrences:
         """
         if mark.cancelled:
             self.drop(name, tenant, force=force)
-            return name.nominal, mark
+            is_over = self._series.schedule(QUEUE, name.series, tenant) is None
+            return 0 if is_over else name.nominal, mark
         if mark.starts_at is not None:
             self._bring(name, mark.starts_at, tenant)
             return max(name.nominal, mark.starts_at), mark
@@ -127,35 +128,49 @@ class Occurrences:
     def follow_all(self, id: str, rule: Rule | None, tenant: str, *, force: bool = False) -> None:
         """Have the occurrences follow a change of their series; `rule` is the present one, None for none.
 
+        What was cancelled by hand ends with its series: another one with this id has all of its starts.
+
         Raises TaskLeased, with the occurrences being sent, once all others are as they are to be.
         """
         tasks = self.tasks(id, tenant)
-        own = [task for task in tasks if task.status in LIVE and not Mark.of(task).by_hand]
+        own = [task for task in tasks if task.status in LIVE and _follows_series(Mark.of(task), is_over=rule is None)]
         # Due at once: what is not reached here, their own work does.
         self._store.move(QUEUE, [Move(task.id, delay_ms=0) for task in own], tenant, group=id)
         if rule:
-            self._revive([task for task in tasks if task.status not in LIVE], rule, tenant)
-        leased = [task.id for task in own if not self._follows(task, force=force)]
+            self._revive(tasks, rule, tenant)
+        leased = [task.id for task in own if not self._follows(Name.of(task.id), Mark.of(task), tenant, force=force)]
         if leased and rule is None:
             raise TaskLeased(f"Being sent now: {', '.join(leased)}. All others are cancelled.")
 
-    def _follows(self, task: Task, *, force: bool) -> bool:
+    def _follows(self, name: Name, mark: Mark, tenant: str, *, force: bool = False) -> bool:
         """Have one occurrence follow its series; False if a message of it is being sent."""
+        id = occurrence_id(*name)
         try:
-            until, _ = self.follow(Name.of(task.id), Mark.of(task), task.tenant, force=force)
+            until, _ = self.follow(name, mark, tenant, force=force)
         except TaskLeased:
             return False
         except (Conflict, QuotaExceeded, BeyondQuota) as error:
-            log.warning("occurrence %s is left to its task: %s", task.id, error)
+            log.warning("occurrence %s is left to its task: %s", id, error)
             return True
         if not until:
-            self._store.cancel(QUEUE, [task.id], tenant=task.tenant, group=task.group)
+            self._store.cancel(QUEUE, [id], tenant=tenant, group=name.series)
         return True
 
-    def _revive(self, ended: list[Task], rule: Rule, tenant: str) -> None:
-        """Add the tasks again of starts that the rule has once more: firing leaves alone what the ledger has."""
+    def revive(self, id: str, rule: Rule, tenant: str) -> None:
+        """Add the tasks again of starts that a series has once more."""
+        self._revive(self.tasks(id, tenant), rule, tenant)
+
+    def _revive(self, tasks: list[Task], rule: Rule, tenant: str) -> None:
+        # Firing leaves alone what the ledger has, ended or not.
         now = self._store.now()
-        names = [Name.of(task.id) for task in ended]
+        names = [Name.of(task.id) for task in tasks if task.status not in LIVE]
         starts = [name for name in names if name.nominal > now and self.is_start(rule, name.nominal)]
         if starts:
             self._store.add([Mark().task(*name, now, tenant, KIND)._replace(state=dump_json({})) for name in starts])
+        for name in starts:  # at once: a move of one takes the messages along that it has
+            self._follows(name, Mark(), tenant)
+
+
+def _follows_series(mark: Mark, *, is_over: bool) -> bool:
+    """True if a series has a say in an occurrence with this mark; one that is over leaves alone what was moved."""
+    return not mark.by_hand or (is_over and mark.cancelled)

@@ -83,7 +83,14 @@ def move_reminder(id: ReminderId, body: requests.ChangeReminder) -> answers.Move
 
 @router.delete("/reminders/<id>")
 @needs(Role.CALLER)
-@rejects(errors.TaskNotFound, errors.TaskLeased, errors.TaskDone, errors.TaskCancelled)
+@rejects(
+    errors.TaskNotFound,
+    errors.TaskLeased,
+    errors.TaskDone,
+    errors.TaskCancelled,
+    errors.QuotaExceeded,
+    errors.BeyondQuota,
+)
 def cancel_reminder(id: ReminderId, force: Force = False) -> Response[None]:
     """Cancel a reminder; one that comes again does so no more, and what was moved by hand stays."""
     app().meetings.speaking_as(by(KIND)).cancel(id, force=force, tenant=tenant())

@@ -1,7 +1,9 @@
 """The file `schedules.yaml` of a deployment: a number, and schedules as POST /schedules takes them."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
+from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
@@ -10,7 +12,8 @@ from duecourse.domain.schedule import Schedule
 from duecourse.domain.schedule_file import Entry, ScheduleFile, key_of
 from duecourse.domain.task import DEFAULT_TENANT
 from duecourse.domain.values import replaced
-from duecourse.errors import FieldError, InvalidInput
+from duecourse.errors import MAX_ERRORS, MAX_FIELD, FieldError, InvalidInput
+from duecourse.wire.doubled import PROBLEM
 from duecourse.wire.http.fields import Name, Strict, read
 from duecourse.wire.http.schedules import AddSchedule
 
@@ -19,6 +22,9 @@ MAX_SCHEDULES = 10_000
 
 MAX_TEXT = 4_000_000
 """Maximum number of characters of a file."""
+TEXT = "tag:yaml.org,2002:str"
+UNQUOTED = re.compile("while scanning an alias|cannot start any token")
+"""The parser's words of a value such as * * * * * or @daily."""
 
 
 class FiledSchedule(AddSchedule):
@@ -42,7 +48,10 @@ def parse_file(text: str) -> ScheduleFile:
 
     Raises InvalidInput where it is no such file at all.
     """
-    file = read(File, _value(text))
+    value = _value(text)
+    if not isinstance(value, Mapping):
+        raise InvalidInput([FieldError("file", "must have `number` and `schedules`")])
+    file = read(File, value)
     found: dict[Entry, Schedule] = {}
     problems: list[FieldError] = []
     for place, one in enumerate(file.schedules):
@@ -68,14 +77,35 @@ def _value(text: str) -> Any:
         # A few names for lists of names, one within the other, would be a value that nothing can go through.
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text, Loader=loader)):
             raise InvalidInput([FieldError("file", "must not have an alias (*name): write each schedule out")])
-        return yaml.load(text, Loader=loader)  # noqa: S506 - both are safe loaders
+        reader = loader(text)
+        node = reader.get_single_node()
+        wrong = list(islice(_misnamed(node), MAX_ERRORS))
+        if wrong:
+            raise InvalidInput(wrong)
+        return reader.construct_document(node) if node else None
     except yaml.YAMLError as error:
-        raise InvalidInput([FieldError("file", f"is no YAML: {' '.join(str(error).split())}")]) from None
+        hint = "; put a value in quotes that begins with * or @" if UNQUOTED.search(str(error)) else ""
+        raise InvalidInput([FieldError("file", f"is no YAML: {' '.join(str(error).split())}{hint}")]) from None
     except (ValueError, LookupError, AttributeError) as error:
         # So PyYAML tells of a date that does not exist, and of a value that its tag does not fit.
         raise InvalidInput([FieldError("file", f"has a value that cannot be read: {error}")]) from None
     except RecursionError:
         raise InvalidInput([FieldError("file", "nests too deep")]) from None
+
+
+def _misnamed(node: Any, path: str = "") -> Iterator[FieldError]:
+    """Keys of a YAML node's objects that are no text, or there twice: the later one would hide the schedules before."""
+    names: set[str] = set()
+    for place, one in enumerate(node.value if node and isinstance(node.value, list) else ()):
+        key, value = one if isinstance(one, tuple) else (None, one)
+        name = str(place) if key is None else key.value if isinstance(key.value, str) else "?"
+        field = f"{path}{name}"[:MAX_FIELD]
+        if key is not None and key.tag != TEXT:
+            yield FieldError(field, f"must be text: put the key in quotes, in line {key.start_mark.line + 1}")
+        elif key is not None and name in names:
+            yield FieldError(field, f"{PROBLEM}, again in line {key.start_mark.line + 1}")
+        names.add(name)
+        yield from _misnamed(value, f"{field}.")
 
 
 def _schedule(value: Any, number: int) -> Schedule:

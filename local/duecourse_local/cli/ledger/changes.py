@@ -1,7 +1,7 @@
 """`add`, `move` and `replay`: give tasks a due time."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -18,12 +18,15 @@ MOST = 1_000
 """The most tasks of one request for a replay."""
 
 
-def json_of(option: str, text: str) -> Any:
-    """The JSON of an option, or of a file that is named behind an @. Raises typer.BadParameter, naming the option."""
+def object_of(option: str, text: str) -> Document:
+    """The JSON object of an option, or of a file that is named behind an @. Raises HarnessError, naming the option."""
     try:
-        return json.loads(fields.text_from(text))
+        found = json.loads(fields.text_from(text))
     except (ValueError, OSError) as error:
         raise HarnessError(f"{option}: must be JSON, or @FILE with JSON in it: {error}") from None
+    if not isinstance(found, dict):
+        raise HarnessError(f"{option}: must be a JSON object, or @FILE with one")
+    return found
 
 
 @on_ledger
@@ -46,7 +49,7 @@ def add(  # noqa: PLR0913, PLR0917 - one for each option
 
         duecourse add report --payload @report.json --more '{"deadline": "PT1H"}'
     """
-    body = {"kind": kind, "payload": json_of("--payload", payload), "queue": queue, **json_of("--more", more)}
+    body = {"kind": kind, "payload": object_of("--payload", payload), "queue": queue, **object_of("--more", more)}
     answer = ledger.ask("POST", "/tasks", body=body | fields.given(id=id, delay=delay, due_at=due_at))
     screen.answer(answer, lambda found: _tell(found["task"], "added" if found["created"] else "existed already"))
 

@@ -141,10 +141,10 @@ def exit_codes() -> Iterator[None]:
     raise typer.Exit(code)
 
 
-def agreed(question: str, *, yes: bool, screen: Screen) -> bool:
+def agreed(question: str, *, yes: bool, screen: Screen, instead: str = "") -> bool:
     """Ask before something that cannot be undone. Raises HarnessError where nobody can answer."""
     if yes:
         return True
     if screen.as_json or not sys.stdin.isatty():
-        raise HarnessError(f"{question} Nobody is here to answer: say --yes, or --dry-run to count only")
+        raise HarnessError(f"{question} Nobody is here to answer: say --yes{instead}")
     return typer.confirm(question, err=True)

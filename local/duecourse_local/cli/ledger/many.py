@@ -82,7 +82,8 @@ def _act(ledger: Ledger, screen: Screen, what: tuple[str, str, Document], *, dry
     """Count the tasks, ask, then act on them request by request."""
     done, path, body = what
     count = _each(ledger, done, path, {**body, "dry_run": True}, None)
-    if not dry_run and count and agreed(f"{_tasks(count)} will be {done}. Go on?", yes=yes, screen=screen):
+    question, instead = f"{_tasks(count)} will be {done}. Go on?", ", or --dry-run to count only"
+    if not dry_run and count and agreed(question, yes=yes, screen=screen, instead=instead):
         count = _each(ledger, done, path, body, count)
     elif not dry_run and count:
         raise typer.Exit(1)

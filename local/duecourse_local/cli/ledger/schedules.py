@@ -10,7 +10,7 @@ from duecourse.domain.schedule import Overlap
 
 from .. import console
 from . import fields, words
-from .changes import json_of
+from .changes import object_of
 from .command import Screen, agreed, on_ledger
 from .filed import diff
 from .place import Document, Ledger, quoted
@@ -90,10 +90,10 @@ def add(  # noqa: PLR0913, PLR0917 - one for each option
     repeat = fields.given(cron=cron, every=every, rrule=rrule)
     body = {
         "kind": kind,
-        "payload": json_of("--payload", payload),
+        "payload": object_of("--payload", payload),
         "queue": queue,
         "repeat": repeat,
-        **json_of("--more", more),
+        **object_of("--more", more),
     }
     answer = ledger.ask("POST", "/schedules", body=body | fields.given(id=id, time_zone=time_zone))
     screen.answer(answer, lambda found: _tell(found["schedule"], "added" if found["created"] else "existed already"))
@@ -135,7 +135,7 @@ def change(
 
         duecourse schedules change daily-report '{"repeat": {"cron": "30 9 * * *"}, "if_version": 1}'
     """
-    _change(ledger, screen, id, queue, json_of("CHANGES", changes), "changed")
+    _change(ledger, screen, id, queue, object_of("CHANGES", changes), "changed")
 
 
 @on_ledger
@@ -196,7 +196,7 @@ def preview(  # noqa: PLR0913, PLR0917 - one for each option
 
         duecourse schedules preview --cron '30 2 * * *' --time-zone Europe/Vienna --from 2027-03-27T00:00:00Z
     """
-    body = {"repeat": fields.given(cron=cron, every=every, rrule=rrule), "count": count, **json_of("--more", more)}
+    body = {"repeat": fields.given(cron=cron, every=every, rrule=rrule), "count": count, **object_of("--more", more)}
     body |= fields.given(**{"time_zone": time_zone, "from": since})
     screen.answer(ledger.ask("POST", "/schedules/preview", body=body), lambda found: _show_times(found["times"]))
 
