@@ -1,24 +1,41 @@
 """What a schedule weighs, what its add costs beside a task's, and how late its occurrences come beside tasks."""
 
+import json
+import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from functools import partial
+from typing import Any
 
 import redis
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
+from duecourse.client import Client
 from duecourse.domain.schedule import Cron, Every, Progress, Rule, Schedule
 from duecourse.domain.task import NewTask, new_id
+from duecourse.process import PROCESS
+from duecourse.settings import Settings
+from duecourse.wiring import App
 from tests.bench.figures import Figure, in_turn, lateness, per_second
 from tests.bench.lateness import AIM, FIRST_MS, OVER_MS, PROBES, add_all, bridged, probes_of
 from tests.bench.ledger import HOUR_MS, PAYLOAD, ROUNDS
 from tests.bench.server import BenchServer
+from tests.support.functions import Context, load, saved
 from tests.support.wait import until
 
 ZONES = ZonedCalendar().version
 CRON = Cron("0 9 * * MON-FRI")
 ADDS = 500
+TASK: Any = {"kind": "webhook", "payload": {"url": f"https://a.example/{'x' * 92}"}, "delay": "PT1H"}
+SCHEDULE: Any = {
+    "kind": "webhook",
+    "payload": TASK["payload"],
+    "repeat": {"cron": CRON.expression},
+    "time_zone": "Europe/Vienna",
+}
 
 
 def figures(server: BenchServer, pending: int) -> Iterator[Figure]:
@@ -28,6 +45,9 @@ def figures(server: BenchServer, pending: int) -> Iterator[Figure]:
         for section in (_weight, _adds, _lateness):
             client.flushall()
             yield section(client, store, server.url, pending)
+        client.flushall()
+        with PROCESS.using(App(Settings(store=server.url))):
+            yield from _adds_of_users()
 
 
 def _put(store: RedisStore, id: str, nominal: int) -> None:
@@ -66,6 +86,34 @@ def _adds(client: redis.Redis, store: RedisStore, _url: str, _pending: int) -> F
         "≥ 1 x a task's",
         f"tasks {per_second(tasks)}; processor of Redis {spent['schedule'] / spent['task']:.2f} x",
     )
+
+
+def _adds_of_users() -> Iterator[Figure]:
+    """By the client, and by the function of the HTTP API in this process; of each, tasks and schedules in turn."""
+    client = Client.from_env()
+    handler, context = load("enqueue_http").handler, Context()
+    works: dict[str, list[Callable[[], Any]]] = {
+        "by the client": [lambda: client.add(**TASK), lambda: client.schedules.add(**SCHEDULE)],
+        "by POST, in the function": [
+            partial(handler, _post("add_webhook", TASK), context),
+            partial(handler, _post("add_schedule", SCHEDULE), context),
+        ],
+    }
+    for how, (task, schedule) in works.items():
+        tasks, schedules = in_turn(ROUNDS, partial(_repeat, task), partial(_repeat, schedule))
+        measured = f"{per_second(schedules)} = {schedules / tasks:.2f} x a task's"
+        yield Figure(f"add of a schedule, {how}", measured, "≥ 1 x a task's", f"tasks {per_second(tasks)}")
+
+
+def _post(case: str, body: Any) -> Any:
+    return {**saved(f"enqueue_http/{case}"), "body": json.dumps(body)}
+
+
+def _repeat(work: Callable[[], Any]) -> int:
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # the function writes a metric of each
+        for _ in range(ADDS):
+            work()
+    return ADDS
 
 
 def _used_s(client: redis.Redis) -> float:

@@ -44,7 +44,7 @@ from tests.support.ledger import LATER_MS, SHARD, bring, new, settle
 from tests.support.matrix import in_turn
 from tests.support.project import ROOT
 from tests.support.redis_server import RedisServer
-from tests.support.schedules import fire, occurrence, put, waits
+from tests.support.schedules import due, fire, occurrence, put, waits
 from tests.support.wired import wired_with
 
 TARGETS = '{"report": "lambda:Report"}'
@@ -310,7 +310,7 @@ def test_a_schedule_is_added_shown_changed_paused_run_and_deleted(place: Place) 
     assert place.store.get("default", ran)
     span = ("2026-11-01T00:00:00Z", "2026-11-08T00:00:00Z")
     assert place.ask("schedules", "backfill", "daily", *span, "--overlap", "queue")["occurrences"] == 7
-    [fill] = [one for one in place.store.due_schedules(SHARD) if one.schedule.of]
+    [fill] = [one for one in due(place.store) if one.schedule.of]
     assert fill.schedule.overlap is Overlap.QUEUE
     assert [one["id"] for one in place.ask("schedules", "list")["schedules"]] == ["daily"]
     unasked = place.run("schedules", "delete", "daily", event="")

@@ -7,6 +7,7 @@ from duecourse.adapters.redis.adds import Adds
 from duecourse.adapters.redis.arguments import Argument, ending
 from duecourse.adapters.redis.connect import Client, node_of
 from duecourse.adapters.redis.keys import Keys, hung_at, shards_key
+from duecourse.adapters.redis.lines import execute
 from duecourse.adapters.redis.queue_settings import FIELDS, settings_of
 from duecourse.adapters.redis.record import UNREADABLE, body_field, lease_end, stored_id, unpack
 from duecourse.adapters.redis.scripts import Request
@@ -65,7 +66,8 @@ class RedisLedger:
         """See Ledger."""
         if self._scripts.travel:
             return self._scripts.travel.now()
-        seconds, micros = self._scripts.call(lambda: node_of(self._client, shards_key(self._namespace)).time())
+        node = node_of(self._client, shards_key(self._namespace))
+        seconds, micros = self._scripts.call(lambda: execute(node, "TIME"))
         return int(seconds) * 1000 + int(micros) // 1000
 
     def shards(self) -> list[Shard]:
