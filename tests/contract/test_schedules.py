@@ -817,16 +817,26 @@ def test_an_end_or_a_replay_while_it_fires_is_not_lost(store: Store, clock: Hand
         assert became(store)[0] is now
 
 
-def test_occurrences_of_a_fraction_of_a_second_are_noted_too(store: Store, clock: HandClock) -> None:
-    times = [START + n for n in (250, 1, 999)]
-    put(store, "s", times[0])
-    clock.advance(MINUTE)
-    for nominal in times:
-        fire(store, "s", nominal)
+def test_occurrences_of_any_distance_are_noted_with_what_they_stand_for(store: Store, clock: HandClock) -> None:
+    places = [(250, 0), (1, 3), (999, 0), (60_999, 12), (120_999, 0), (180_999, 1), (180_998, 0)]
+    recent = [Occurrence(START + at, Became.LIVE, besides) for at, besides in places]
+    put(store, "s", recent[0].nominal)
+    clock.advance(4 * MINUTE)
+    for count, one in enumerate(recent, 1):
+        firing = step(kept(store), one.nominal, due_at=clock.at)
+        after = replaced(firing.progress, recent=tuple(recent[:count]))
+        assert store.fire(SHARD, [firing._replace(progress=after)]) == [Fired.FIRED]
+    assert kept(store).progress.recent == tuple(recent)
+    read = kept(store)
     for task in claim(store):
-        settle(store, task, Ending.DONE)
-    assert kept(store).progress.recent == tuple(Occurrence(nominal, Became.DONE) for nominal in times)
-    assert occurrence_id("s", times[0]).endswith(".250Z")
+        if task.id != occurrence_id("s", recent[3].nominal):
+            settle(store, task, Ending.DONE)
+    ended = [one if place == 3 else replaced(one, became=Became.DONE) for place, one in enumerate(recent)]
+    assert kept(store).progress.recent == tuple(ended)
+    later = START + 5 * MINUTE
+    assert store.fire(SHARD, [step(read, later)]) == [Fired.FIRED], "its ends are taken over"
+    assert kept(store).progress.recent == (*ended, Occurrence(later, Became.LIVE))
+    assert occurrence_id("s", recent[0].nominal).endswith(".250Z")
 
 
 @pytest.mark.parametrize("at", [0, 951_782_400_000, 4_107_542_399_000, 1_709_164_800_000, 1_740_787_199_000])

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 import redis
 
+from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.adapters.redis.arguments import MAX_PIECE_BYTES
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import keys_of
@@ -15,7 +17,7 @@ from duecourse.adapters.redis.reshard import Reshard
 from duecourse.adapters.redis.schedule_record import stored_schedule
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.schedule import NEVER, TENANT, Became, Cron, Kept, Overlap, Progress, Rule, Schedule
+from duecourse.domain.schedule import NEVER, TENANT, Became, Cron, Kept, Occurrence, Overlap, Progress, Rule, Schedule
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
 from duecourse.errors import LedgerTooOld, StoreUnavailable, TaskDamaged
@@ -254,16 +256,17 @@ def used(client: redis.Redis) -> int:
 
 @pytest.mark.parametrize("version", REDIS)
 def test_a_schedule_takes_little_room(version: str) -> None:
-    """At a payload of 120 bytes, with its indexes; not more than 600 bytes before it fires."""
+    """At a payload of 120 bytes, with its indexes and its last ten occurrences; not more than 600 bytes."""
     rule = Rule(Cron("0 9 * * MON-FRI"), START, "Europe/Vienna")
     payload = '"' + 118 * "x" + '"'
+    recent = tuple(Occurrence(at, Became.DONE) for at in islice(ZonedCalendar().times(rule, START), 10))
     with RedisServer(need(version)) as server, redis.Redis.from_url(server.url) as client:
         store = RedisStore(client)
         put(store, "first")
         before = used(client)
         for n in range(5_000):
             schedule = Schedule(f"report-{n:05}", "report", rule, payload, by="http")
-            store.put_schedule(schedule, begun(zones="2026f"))
+            store.put_schedule(schedule, begun(zones="2026f", fired=10, recent=recent))
         assert (used(client) - before) / 5_000 <= 600
 
 
