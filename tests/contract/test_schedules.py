@@ -302,6 +302,7 @@ def test_an_occurrence_that_is_there_is_kept(store: Store, clock: HandClock) -> 
 def test_a_schedule_that_never_fires_hangs_no_bell(store: Store, clock: HandClock) -> None:
     store.put_schedule(series("over"), Progress())
     assert bell(store) == 0
+    assert (store.stats(SHARD).schedules, store.stats(SHARD).fires_at) == (1, 0)
     put(store, "s", START + MINUTE)
     assert bell(store) == START + MINUTE
     one = kept(store)
@@ -363,11 +364,12 @@ def test_a_schedule_is_no_task_and_its_tenant_is_none(store: Store, clock: HandC
     clock.advance(2 * MINUTE)
     stats = store.stats(SHARD)
     assert (stats.scheduled, stats.leased, stats.oldest_due_at) == (0, 0, 0)
+    assert (stats.schedules, stats.fires_at) == (2, START + MINUTE)
     assert store.page("default", Wanted(), None, 10).tasks == []
     assert store.page("default", Wanted(), None, 10, "acme").tasks == []
     assert store.group("default", "s") == store.group("default", "t", "acme") == []
     [own] = store.stats_of_tenant([SHARD], "acme")
-    assert own.scheduled == 0  # type: ignore[union-attr]
+    assert (own.scheduled, own.schedules) == (0, None)  # type: ignore[union-attr]
     every = Bulk(Act.DELETE, (Status.SCHEDULED,))
     assert store.bulk("default", every).tasks == store.bulk("default", every, tenant="acme").tasks == 0
     assert ids(due(store)) == ["s", "t"]

@@ -238,10 +238,13 @@ def test_many_tasks_are_cancelled_in_several_requests(place: Place) -> None:
 def test_top_looks_at_queues_and_at_what_runs_and_died(place: Place) -> None:
     for state in ("leased", "dead"):
         bring(place.store, state, state)
+    put(place.store, at=place.store.now() + 90_000)
     seen = place.ask("top")
-    assert [queue["queue"] for queue in seen["queues"]] == ["default"]
+    assert [(queue["queue"], queue["schedules"]["count"]) for queue in seen["queues"]] == [("default", 1)]
     assert [[task["id"] for task in seen[state]] for state in ("leased", "dead")] == [["leased"], ["dead"]]
-    assert re.search(r"^running\n.*\ndefault +leased .*\n\ndead\n", place.run("top", "--once").stdout, re.MULTILINE)
+    shown = place.run("top", "--once").stdout
+    assert re.search(r"^default .* 1, in 1 min *$", shown, re.MULTILINE)
+    assert re.search(r"^running\n.*\ndefault +leased .*\n\ndead\n", shown, re.MULTILINE)
 
 
 def test_top_stays_until_ctrl_c_or_until_the_store_is_gone(server: RedisServer, tmp_path: Path) -> None:

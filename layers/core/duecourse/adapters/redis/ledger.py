@@ -132,7 +132,7 @@ class RedisLedger:
         return len(every), (*every, "successors", "bodies", "bell_at", *FIELDS)
 
     def _read_stats(self, shard: Shard, answer: Any) -> Stats:
-        now, tasks, leased, done, dead, head, parked, ring, bell, fields, waiting = answer
+        now, tasks, leased, done, dead, head, parked, ring, bell, fields, waiting, schedules, fires = answer
         successors, bodies, travelling, *settings = fields
         scheduled = tasks - int(successors or 0) - int(bodies or 0) - leased - done - dead
         heads = self._heads(self._verbs.keys(shard), ring)
@@ -141,7 +141,8 @@ class RedisLedger:
         part = share(settings_of(settings), shard.number, self._sharding.count(shard.queue))
         travel = self._scripts.travel
         now = travel.now() if travel else now
-        return Stats(scheduled, leased, done, dead, oldest, hung_at(bell or travelling) or 0, part, now)
+        hung = hung_at(bell or travelling) or 0
+        return Stats(scheduled, leased, done, dead, oldest, hung, part, now, schedules, int(fires or 0))
 
     def _heads(self, keys: Keys, ring: Sequence[bytes]) -> list[bytes]:
         """Due times of the earliest task of each tenant in the ring."""
