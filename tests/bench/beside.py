@@ -67,12 +67,13 @@ def main() -> None:
                 print(
                     f"claim + settle, {name}, {what}: {ratio:.3f} x (median of pairs), {least:.3f} x (best)", flush=True
                 )
-        late: list[list[float]] = [[], []]
-        for n in range(given.late):
-            for side in (0, 1)[:: 1 if n % 2 else -1]:
-                late[side] += sides[side].slice("late")
-        for name, found in zip(("other", "this tree"), late, strict=True):
-            print(f"late, {name}: {lateness(found)}")
+        for slice, what in (("late", "tasks"), ("fired", "occurrences of schedules")):
+            late: list[list[float]] = [[], []]
+            for n in range(given.late):
+                for side in (0, 1)[:: 1 if n % 2 else -1]:
+                    late[side] += sides[side].slice(slice)
+            for name, found in zip(("other", "this tree"), late, strict=True):
+                print(f"late, {what}, {name}: {lateness(found)}", flush=True)
 
 
 if __name__ == "__main__":

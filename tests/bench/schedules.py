@@ -1,24 +1,42 @@
 """What a schedule weighs, what its add costs beside a task's, and how late its occurrences come beside tasks."""
 
+import json
+import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from functools import partial
+from itertools import islice
+from typing import Any
 
 import redis
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.schedule import Cron, Every, Progress, Rule, Schedule
+from duecourse.client import Client
+from duecourse.domain.schedule import Became, Cron, Every, Occurrence, Progress, Rule, Schedule
 from duecourse.domain.task import NewTask, new_id
+from duecourse.process import PROCESS
+from duecourse.settings import Settings
+from duecourse.wiring import App
 from tests.bench.figures import Figure, in_turn, lateness, per_second
 from tests.bench.lateness import AIM, FIRST_MS, OVER_MS, PROBES, add_all, bridged, probes_of
 from tests.bench.ledger import HOUR_MS, PAYLOAD, ROUNDS
 from tests.bench.server import BenchServer
+from tests.support.functions import Context, load, saved
 from tests.support.wait import until
 
 ZONES = ZonedCalendar().version
 CRON = Cron("0 9 * * MON-FRI")
 ADDS = 500
+TASK: Any = {"kind": "webhook", "payload": {"url": f"https://a.example/{'x' * 92}"}, "delay": "PT1H"}
+SCHEDULE: Any = {
+    "kind": "webhook",
+    "payload": TASK["payload"],
+    "repeat": {"cron": CRON.expression},
+    "time_zone": "Europe/Vienna",
+}
 
 
 def figures(server: BenchServer, pending: int) -> Iterator[Figure]:
@@ -28,20 +46,34 @@ def figures(server: BenchServer, pending: int) -> Iterator[Figure]:
         for section in (_weight, _adds, _lateness):
             client.flushall()
             yield section(client, store, server.url, pending)
+        client.flushall()
+        with PROCESS.using(App(Settings(store=server.url))):
+            yield from _adds_of_users()
 
 
-def _put(store: RedisStore, id: str, nominal: int) -> None:
+def _put(store: RedisStore, id: str, nominal: int, recent: tuple[Occurrence, ...] = ()) -> None:
     schedule = Schedule(id, "report", Rule(CRON, nominal, "Europe/Vienna"), PAYLOAD, by="http")
-    store.put_schedule(schedule, Progress(nominal=nominal, next_at=nominal, zones=ZONES))
+    progress = Progress(nominal=nominal, next_at=nominal, fired=len(recent), zones=ZONES, recent=recent)
+    store.put_schedule(schedule, progress)
 
 
 def _weight(client: redis.Redis, store: RedisStore, _url: str, pending: int) -> Figure:
-    empty, later = client.info("memory")["used_memory"], store.now() + HOUR_MS
-    for n in range(pending):
-        _put(store, f"report-{n:06}", later + n)
-    weight = (client.info("memory")["used_memory"] - empty) / pending
+    """Before the first occurrence, and with ten that are remembered."""
+    later = store.now() + HOUR_MS
+    since = Rule(CRON, later - 20 * 24 * HOUR_MS, "Europe/Vienna")
+    ten = tuple(Occurrence(at, Became.DONE) for at in islice(ZonedCalendar().times(since, since.starts_at), 10))
+    weights = []
+    for recent in ((), ten):
+        client.flushall()
+        empty = client.info("memory")["used_memory"]
+        for n in range(pending):
+            _put(store, f"report-{n:06}", later + n, recent)
+        weights.append((client.info("memory")["used_memory"] - empty) / pending)
     return Figure(
-        f"memory of a schedule, {pending:,} of them", f"{weight:.0f} bytes", "≤ 600 bytes", "payload 120 bytes"
+        f"memory of a schedule, {pending:,} of them",
+        "{:.0f} bytes, with ten occurrences {:.0f}".format(*weights),
+        "≤ 600 bytes",
+        "payload 120 bytes",
     )
 
 
@@ -66,6 +98,34 @@ def _adds(client: redis.Redis, store: RedisStore, _url: str, _pending: int) -> F
         "≥ 1 x a task's",
         f"tasks {per_second(tasks)}; processor of Redis {spent['schedule'] / spent['task']:.2f} x",
     )
+
+
+def _adds_of_users() -> Iterator[Figure]:
+    """By the client, and by the function of the HTTP API in this process; of each, tasks and schedules in turn."""
+    client = Client.from_env()
+    handler, context = load("enqueue_http").handler, Context()
+    works: dict[str, list[Callable[[], Any]]] = {
+        "by the client": [lambda: client.add(**TASK), lambda: client.schedules.add(**SCHEDULE)],
+        "by POST, in the function": [
+            partial(handler, _post("add_webhook", TASK), context),
+            partial(handler, _post("add_schedule", SCHEDULE), context),
+        ],
+    }
+    for how, (task, schedule) in works.items():
+        tasks, schedules = in_turn(ROUNDS, partial(_repeat, task), partial(_repeat, schedule))
+        measured = f"{per_second(schedules)} = {schedules / tasks:.2f} x a task's"
+        yield Figure(f"add of a schedule, {how}", measured, "≥ 1 x a task's", f"tasks {per_second(tasks)}")
+
+
+def _post(case: str, body: Any) -> Any:
+    return {**saved(f"enqueue_http/{case}"), "body": json.dumps(body)}
+
+
+def _repeat(work: Callable[[], Any]) -> int:
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # the function writes a metric of each
+        for _ in range(ADDS):
+            work()
+    return ADDS
 
 
 def _used_s(client: redis.Redis) -> float:

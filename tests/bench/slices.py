@@ -5,6 +5,7 @@ import random
 import sys
 import time
 
+from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.adapters.redis.bells import RedisBells
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
@@ -12,6 +13,7 @@ from duecourse.bridge import Bridge
 from duecourse.bridge.rings import Invoked
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.queues import Rate
+from duecourse.domain.schedule import Every, Progress, Rule, Schedule
 from duecourse.domain.task import NewTask, Shard, new_id
 from tests.bench.lateness import InProcess
 
@@ -19,6 +21,7 @@ BATCHES = {"free": (200, 20), "limited": (200, 20), "single": (1, 1_000)}
 """Of each slice, the tasks of a claim and how many claims it has."""
 PAYLOAD = '{"user":"' + "x" * 109 + '"}'
 LATE, OVER_MS = 700, 8_000
+ZONES = ZonedCalendar().version
 
 
 def work(store: RedisStore, client: object, name: str) -> list[float]:
@@ -48,19 +51,31 @@ def used_s(client: object) -> float:
     return float(told["used_cpu_user_main_thread"]) + float(told["used_cpu_sys_main_thread"])
 
 
-def late(url: str, client: object) -> list[int]:
-    """Lateness of tasks by a bridge (ms)."""
-    service = InProcess(RedisStore(client))  # type: ignore[arg-type]
+def late(url: str, store: RedisStore, *, schedules: bool) -> list[int]:
+    """Lateness (ms) of tasks by a bridge, or of occurrences of schedules that fire once."""
+    service = InProcess(store)
     bridge = Bridge(RedisBells(url, "duecourse", events=True), Invoked(service, "on_expired"))
     bridge.start()
     assert bridge.wait_ready(30)
     delays = [1_000 + random.randrange(OVER_MS) for _ in range(LATE)]
-    RedisStore(client).add([NewTask(new_id(), "probe", delay_ms=delay) for delay in delays])  # type: ignore[arg-type]
-    while len(service.late) < LATE:
+    if schedules:
+        begin = store.now()
+        for delay in delays:
+            put_once(store, begin + delay)
+    else:
+        store.add([NewTask(new_id(), "probe", delay_ms=delay) for delay in delays])
+    found = service.occurrences_late if schedules else service.late
+    while len(found) < LATE:
         time.sleep(0.05)
     bridge.stop()
     service.close()
-    return service.late
+    return found
+
+
+def put_once(store: RedisStore, at: int) -> None:
+    """Add a schedule that fires once, at an instant (epoch ms)."""
+    rule = Rule(Every(3_600_000), at, until=at)
+    store.put_schedule(Schedule(new_id(), "probe", rule, "{}"), Progress(nominal=at, next_at=at, zones=ZONES))
 
 
 def main(url: str) -> None:
@@ -69,7 +84,10 @@ def main(url: str) -> None:
         store = RedisStore(client)
         for line in sys.stdin:
             name = line.strip()
-            print(json.dumps(late(url, client) if name == "late" else work(store, client, name)), flush=True)
+            if name in {"late", "fired"}:
+                print(json.dumps(late(url, store, schedules=name == "fired")), flush=True)
+            else:
+                print(json.dumps(work(store, client, name)), flush=True)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from tests.support.ledger import SHARD
 from tests.support.matrix import LENGTHY, in_turn
 from tests.support.redis_ledger import check
 from tests.support.redis_server import SERVERS, RedisServer, need
-from tests.support.schedules import MINUTE, became, kept, put, series
+from tests.support.schedules import MINUTE, became, due, fire_due, kept, put, series
 from tests.support.wait import until
 
 LEASE_MS = 1_000
@@ -118,15 +118,15 @@ def test_a_step_that_was_computed_long_ago_adds_nothing(redis_client: redis.Redi
     firer = Firer(store, CALENDAR)
     put(store)
     clock.advance(MINUTE)
-    [old] = store.due_schedules(SHARD)
+    [old] = due(store)
     step = firer.step(old, clock.at)
-    assert firer.fire(SHARD)
+    assert fire_due(store, firer.fire)
     after = kept(store)
     clock.advance(5 * MINUTE)
     assert store.fire(SHARD, [step]) == [Fired.STALE]
     assert kept(store) == after
     assert store.stats(SHARD).scheduled == 1
-    assert firer.fire(SHARD)
+    assert fire_due(store, firer.fire)
     assert store.fire(SHARD, [step, firer.step(old, clock.at)]) == [Fired.STALE] * 2
     store.drop_schedule("default", "s")
     put(store, at=old.progress.next_at)

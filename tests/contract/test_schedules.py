@@ -39,7 +39,20 @@ from duecourse.ports.tasks import Alone, Move, Reply
 from tests.contract.conftest import opened
 from tests.support.clock import START, HandClock
 from tests.support.ledger import LEASE_MS, SHARD, STEADY, add, bell, claim, lease_of, new, settle, standing
-from tests.support.schedules import MINUTE, became, begun, fire, ids, kept, occurrence, put, series, step, waits
+from tests.support.schedules import (
+    MINUTE,
+    became,
+    begun,
+    due,
+    fire,
+    ids,
+    kept,
+    occurrence,
+    put,
+    series,
+    step,
+    waits,
+)
 
 PAGE = '"' + 3_000 * "x" + '"'
 WHOLE = Schedule(
@@ -105,7 +118,7 @@ def claim_next(store: Store, clock: HandClock) -> Task:
 )
 @pytest.mark.parametrize("progress", [PROGRESS, Progress(), begun()], ids=["all of it", "over", "begun"])
 def test_a_schedule_is_kept_as_it_was_put(store: Store, schedule: Schedule, progress: Progress) -> None:
-    assert store.put_schedule(schedule, progress) is Put.CREATED
+    assert store.put_schedule(schedule, progress).put is Put.CREATED
     found = store.schedule("default", schedule.id, schedule.tenant)
     assert found is not None
     assert (found.schedule, found.progress, found.created_at) == (schedule, progress, START)
@@ -119,25 +132,25 @@ def test_a_schedule_that_is_there_is_kept(store: Store) -> None:
 
 def test_a_change_wants_the_version_that_is_there(store: Store) -> None:
     changed, after = series(kind="other", payload=PAGE), begun(version=2)
-    assert store.put_schedule(changed, after, if_version=1) is Put.ABSENT
+    assert store.put_schedule(changed, after, if_version=1).put is Put.ABSENT
     put(store)
     before = kept(store)
-    assert store.put_schedule(changed, after, if_version=2) is Put.CONFLICT
+    assert store.put_schedule(changed, after, if_version=2).put is Put.CONFLICT
     assert kept(store) == before
-    assert store.put_schedule(changed, after, if_version=1) is Put.CHANGED
+    assert store.put_schedule(changed, after, if_version=1).put is Put.CHANGED
     found = kept(store)
     assert (found.schedule, found.progress, found.created_at) == (changed, after, before.created_at)
     assert found.generation > before.generation
-    assert store.put_schedule(series(), begun(version=2), if_version=1) is Put.CONFLICT
-    assert store.put_schedule(series(), begun(version=3), if_version=2) is Put.CHANGED
+    assert store.put_schedule(series(), begun(version=2), if_version=1).put is Put.CONFLICT
+    assert store.put_schedule(series(), begun(version=3), if_version=2).put is Put.CHANGED
 
 
 def test_a_change_of_one_that_has_fired_since_it_was_read_conflicts(store: Store) -> None:
     put(store)
     fire(store)
-    assert store.put_schedule(series(kind="other"), begun(version=2), if_version=1) is Put.CONFLICT
+    assert store.put_schedule(series(kind="other"), begun(version=2), if_version=1).put is Put.CONFLICT
     now = replaced(kept(store).progress, version=2)
-    assert store.put_schedule(series(kind="other"), now, if_version=1) is Put.CHANGED
+    assert store.put_schedule(series(kind="other"), now, if_version=1).put is Put.CHANGED
     assert kept(store).progress == now
 
 
@@ -146,7 +159,7 @@ def test_a_change_keeps_what_became_of_occurrences_since(store: Store, clock: Ha
     fire(store)
     read = replaced(kept(store).progress, version=2)
     settle(store, claim_next(store, clock), Ending.DONE)
-    assert store.put_schedule(series(), read, if_version=1) is Put.CHANGED
+    assert store.put_schedule(series(), read, if_version=1).put is Put.CHANGED
     assert became(store) == [Became.DONE]
 
 
@@ -201,30 +214,29 @@ def test_due_schedules_come_longest_due_first(sharded: Store, clock: HandClock) 
     mine = [f"s-{n}" for n in range(80) if sharded.shard_of("default", "", f"s-{n}") == shard]
     for place, id in enumerate(mine):
         put(sharded, id, START + MINUTE + (len(mine) - place))
-    assert sharded.due_schedules(shard) == []
+    assert due(sharded, shard) == []
     clock.at = START + MINUTE + 2
-    assert ids(sharded.due_schedules(shard)) == [mine[-1], mine[-2]]
+    assert ids(due(sharded, shard)) == [mine[-1], mine[-2]]
     clock.at = START + 2 * MINUTE
-    assert ids(sharded.due_schedules(shard, 3)) == mine[:-4:-1]
-    assert len(sharded.due_schedules(shard)) == len(mine)
+    assert ids(due(sharded, shard)) == mine[::-1]
 
 
 def test_a_claim_tells_that_schedules_are_due_and_leases_none(store: Store, clock: HandClock) -> None:
     put(store)
     add(store, "task", delay_ms=MINUTE)
-    assert not store.claim(SHARD, 5, lease_ms=LEASE_MS).schedules_due
+    assert store.claim(SHARD, 5, lease_ms=LEASE_MS).schedules == []
     clock.advance(MINUTE)
-    found = store.claim(SHARD, 5, lease_ms=LEASE_MS)
-    assert (ids(found.tasks), found.schedules_due, found.backlog) == (["task"], True, 0)
+    found = store.claim(SHARD, 1, lease_ms=LEASE_MS)
+    assert (ids(found.tasks), ids(found.schedules), found.backlog) == (["task"], ["s"], 0)
     fire(store)
     found = store.claim(SHARD, 5, lease_ms=LEASE_MS)
-    assert (ids(found.tasks), found.schedules_due) == ([occurrence(1)], False)
+    assert (ids(found.tasks), found.schedules) == ([occurrence(1)], [])
 
 
 def test_a_schedule_fires_once_however_many_look(store: Store, clock: HandClock) -> None:
     put(store, payload='{"n":1}', deadline_ms=5_000, notify="tell", by="http")
     clock.advance(MINUTE)
-    first, second = store.due_schedules(SHARD), store.due_schedules(SHARD)
+    first, second = due(store), due(store)
     assert first == second
     assert store.fire(SHARD, [step(first[0])]) == [Fired.FIRED]
     assert store.fire(SHARD, [step(second[0])]) == [Fired.STALE]
@@ -233,7 +245,7 @@ def test_a_schedule_fires_once_however_many_look(store: Store, clock: HandClock)
     assert (task.due_at, task.deadline_at, task.retry) == (clock.at, clock.at + 5_000, STEADY)
     now = kept(store).progress
     assert now == step(first[0]).progress
-    assert (now.next_at, store.due_schedules(SHARD)) == (START + 2 * MINUTE, [])
+    assert (now.next_at, due(store)) == (START + 2 * MINUTE, [])
 
 
 def test_a_schedule_that_a_caller_changed_or_dropped_does_not_fire_as_it_was(store: Store) -> None:
@@ -253,11 +265,11 @@ def test_many_schedules_fire_in_one_step_each_for_itself(store: Store, clock: Ha
     for n in range(60):
         put(store, f"s-{n}", tenant="acme" if n % 2 else "-", payload=PAGE if n % 3 else "1")
     clock.advance(MINUTE)
-    due = store.due_schedules(SHARD)
+    found = due(store)
     store.drop_schedule("default", "s-7", "acme")
     store.drop_schedule("default", "s-8")
-    firings = [step(one) for one in due]
-    fired = dict(zip(ids(due), store.fire(SHARD, firings), strict=True))
+    firings = [step(one) for one in found]
+    fired = dict(zip(ids(found), store.fire(SHARD, firings), strict=True))
     assert {id for id, what in fired.items() if what is Fired.STALE} == {"s-7", "s-8"}
     assert store.stats(SHARD).scheduled == 58
     assert set(store.fire(SHARD, firings)) == {Fired.STALE}
@@ -290,6 +302,7 @@ def test_an_occurrence_that_is_there_is_kept(store: Store, clock: HandClock) -> 
 def test_a_schedule_that_never_fires_hangs_no_bell(store: Store, clock: HandClock) -> None:
     store.put_schedule(series("over"), Progress())
     assert bell(store) == 0
+    assert (store.stats(SHARD).schedules, store.stats(SHARD).fires_at) == (1, 0)
     put(store, "s", START + MINUTE)
     assert bell(store) == START + MINUTE
     one = kept(store)
@@ -329,7 +342,7 @@ def test_no_limit_of_the_queue_delays_a_schedule(store: Store, clock: HandClock,
     assert bell(store) == START + MINUTE
     clock.advance(MINUTE)
     found = store.claim(SHARD, 5, lease_ms=LEASE_MS)
-    assert (found.tasks, found.schedules_due) == ([], True)
+    assert (found.tasks, ids(found.schedules)) == ([], ["s"])
     fire(store)
     assert bell(store) == START + 2 * MINUTE
 
@@ -339,10 +352,10 @@ def test_a_paused_queue_fires_nothing_until_it_is_resumed(store: Store, clock: H
     store.configure("default", {"paused": True})
     assert bell(store) == 0
     clock.advance(MINUTE)
-    assert not store.claim(SHARD, 5, lease_ms=LEASE_MS).schedules_due
+    assert due(store) == []
     store.configure("default", {"paused": False})
     assert bell(store) > 0
-    assert store.claim(SHARD, 5, lease_ms=LEASE_MS).schedules_due
+    assert ids(due(store)) == ["s"]
 
 
 def test_a_schedule_is_no_task_and_its_tenant_is_none(store: Store, clock: HandClock) -> None:
@@ -351,14 +364,15 @@ def test_a_schedule_is_no_task_and_its_tenant_is_none(store: Store, clock: HandC
     clock.advance(2 * MINUTE)
     stats = store.stats(SHARD)
     assert (stats.scheduled, stats.leased, stats.oldest_due_at) == (0, 0, 0)
+    assert (stats.schedules, stats.fires_at) == (2, START + MINUTE)
     assert store.page("default", Wanted(), None, 10).tasks == []
     assert store.page("default", Wanted(), None, 10, "acme").tasks == []
     assert store.group("default", "s") == store.group("default", "t", "acme") == []
     [own] = store.stats_of_tenant([SHARD], "acme")
-    assert own.scheduled == 0  # type: ignore[union-attr]
+    assert (own.scheduled, own.schedules) == (0, None)  # type: ignore[union-attr]
     every = Bulk(Act.DELETE, (Status.SCHEDULED,))
     assert store.bulk("default", every).tasks == store.bulk("default", every, tenant="acme").tasks == 0
-    assert ids(store.due_schedules(SHARD)) == ["s", "t"]
+    assert ids(due(store)) == ["s", "t"]
 
 
 def test_schedules_share_a_shard_with_tasks_of_several_tenants(store: Store, clock: HandClock) -> None:
@@ -367,11 +381,10 @@ def test_schedules_share_a_shard_with_tasks_of_several_tenants(store: Store, clo
         store.add([new(f"task-{n}", tenant=tenant, delay_ms=MINUTE) for n in range(3)])
     clock.advance(MINUTE)
     found = store.claim(SHARD, 4, lease_ms=LEASE_MS)
-    assert (len(found.tasks), found.schedules_due, found.backlog) == (4, True, 5)
-    due = store.due_schedules(SHARD)
-    assert store.fire(SHARD, [step(one) for one in due]) == 3 * [Fired.FIRED]
+    assert (len(found.tasks), ids(found.schedules), found.backlog) == (4, 3 * ["s"], 5)
+    assert store.fire(SHARD, [step(one) for one in found.schedules]) == 3 * [Fired.FIRED]
     found = store.claim(SHARD, 100, lease_ms=LEASE_MS)
-    assert (len(found.tasks), found.schedules_due, found.backlog) == (8, False, 0)
+    assert (len(found.tasks), found.schedules, found.backlog) == (8, [], 0)
     assert sorted(task.tenant for task in found.tasks if task.group == "s") == ["-", "acme", "other"]
 
 
@@ -387,7 +400,7 @@ def test_a_shard_with_a_schedule_is_not_forgotten(store: Store, clock: HandClock
         clock.advance(100 * 24 * 60 * MINUTE)
         store.sweep(SHARD, retention_ms=1)
     assert store.shards() == [SHARD]
-    assert ids(store.due_schedules(SHARD)) == ["s"]
+    assert ids(due(store)) == ["s"]
 
 
 # Overlap
@@ -594,7 +607,7 @@ def test_a_backfill_that_queues_runs_its_occurrences_one_after_another(store: St
             assert fire(store, fill) is Fired.STALE
             put_off = kept(store, fill)
             assert put_off == before._replace(progress=replaced(before.progress, next_at=clock.at + next_look))
-            assert fill not in ids(store.due_schedules(SHARD))
+            assert fill not in ids(due(store))
         settle(store, task, Ending.DONE)
     fire(store)
     fire(store)
@@ -806,16 +819,26 @@ def test_an_end_or_a_replay_while_it_fires_is_not_lost(store: Store, clock: Hand
         assert became(store)[0] is now
 
 
-def test_occurrences_of_a_fraction_of_a_second_are_noted_too(store: Store, clock: HandClock) -> None:
-    times = [START + n for n in (250, 1, 999)]
-    put(store, "s", times[0])
-    clock.advance(MINUTE)
-    for nominal in times:
-        fire(store, "s", nominal)
+def test_occurrences_of_any_distance_are_noted_with_what_they_stand_for(store: Store, clock: HandClock) -> None:
+    places = [(250, 0), (1, 3), (999, 0), (60_999, 12), (120_999, 0), (180_999, 1), (180_998, 0)]
+    recent = [Occurrence(START + at, Became.LIVE, besides) for at, besides in places]
+    put(store, "s", recent[0].nominal)
+    clock.advance(4 * MINUTE)
+    for count, one in enumerate(recent, 1):
+        firing = step(kept(store), one.nominal, due_at=clock.at)
+        after = replaced(firing.progress, recent=tuple(recent[:count]))
+        assert store.fire(SHARD, [firing._replace(progress=after)]) == [Fired.FIRED]
+    assert kept(store).progress.recent == tuple(recent)
+    read = kept(store)
     for task in claim(store):
-        settle(store, task, Ending.DONE)
-    assert kept(store).progress.recent == tuple(Occurrence(nominal, Became.DONE) for nominal in times)
-    assert occurrence_id("s", times[0]).endswith(".250Z")
+        if task.id != occurrence_id("s", recent[3].nominal):
+            settle(store, task, Ending.DONE)
+    ended = [one if place == 3 else replaced(one, became=Became.DONE) for place, one in enumerate(recent)]
+    assert kept(store).progress.recent == tuple(ended)
+    later = START + 5 * MINUTE
+    assert store.fire(SHARD, [step(read, later)]) == [Fired.FIRED], "its ends are taken over"
+    assert kept(store).progress.recent == (*ended, Occurrence(later, Became.LIVE))
+    assert occurrence_id("s", recent[0].nominal).endswith(".250Z")
 
 
 @pytest.mark.parametrize("at", [0, 951_782_400_000, 4_107_542_399_000, 1_709_164_800_000, 1_740_787_199_000])
@@ -850,7 +873,7 @@ def test_a_schedule_is_counted_among_the_bytes_of_its_tenant(limited: Store) -> 
         put(limited, "b", tenant="acme", payload=f'"{6_000 * "x"}"')
     assert put(limited, "b", tenant="other", payload=PAGE) is Put.CREATED
     changed = series("a", tenant="acme", payload="1")
-    assert limited.put_schedule(changed, begun(version=2), if_version=1) is Put.CHANGED
+    assert limited.put_schedule(changed, begun(version=2), if_version=1).put is Put.CHANGED
     assert put(limited, "b", tenant="acme", payload=PAGE) is Put.CREATED
     limited.drop_schedule("default", "b", "acme")
     assert put(limited, "c", tenant="acme", payload=PAGE) is Put.CREATED

@@ -20,7 +20,7 @@ from duecourse.wiring import App
 from tests.support.clock import START, HandClock
 from tests.support.engine import ample
 from tests.support.ledger import SHARD, claim
-from tests.support.schedules import MINUTE
+from tests.support.schedules import MINUTE, due, fire_due
 
 HOUR = 60 * MINUTE
 Passing = Callable[[int], None]
@@ -76,7 +76,7 @@ def test_peers_8_a_series_goes_on_whatever_becomes_of_an_occurrence(
     work.ends = lambda _: Drop("no use")
     if end in {"cancelled", "deleted", "lost"}:
         clock.advance(HOUR)
-        assert app.fire(SHARD)
+        assert fire_due(store, app.fire)
         if end == "lost":  # its worker is gone, and its lease lapses
             claim(store, lease_ms=1)
         else:
@@ -102,7 +102,7 @@ def test_peers_8_two_schedulers_that_look_at_once_add_one_occurrence(
     add(app)
     clock.advance(HOUR)
     one, other = (Firer(store, app.calendar) for _ in range(2))
-    [seen] = store.due_schedules(SHARD)
+    [seen] = due(store)
     steps = [firer.step(seen, clock.at) for firer in (one, other)]
     assert [store.fire(SHARD, [step])[0] for step in steps] == [Fired.FIRED, Fired.STALE]
     pass_time(0)
@@ -192,7 +192,7 @@ def test_peers_12_a_schedule_that_is_changed_while_it_fires_does_one_or_the_othe
 ) -> None:
     add(app)
     clock.advance(HOUR)
-    [seen] = store.due_schedules(SHARD)
+    [seen] = due(store)
     step = Firer(store, app.calendar).step(seen, clock.at)
     app.schedules.change("default", "s", {"rule": {"repeat": Every(2 * HOUR)}})
     assert store.fire(SHARD, [step]) == [Fired.STALE]
@@ -206,7 +206,7 @@ def test_peers_12_a_schedule_that_is_deleted_or_paused_fires_no_more_at_once(
     app: App, store: Store, clock: HandClock, pass_time: Passing, work: Work
 ) -> None:
     def seen_due() -> Kept:
-        [one] = store.due_schedules(SHARD)
+        [one] = due(store)
         return one
 
     add(app)
@@ -230,10 +230,10 @@ def test_peers_12_an_occurrence_that_runs_can_be_replaced_or_cancelled(
 ) -> None:
     add(app, overlap=Overlap.REPLACE)
     clock.advance(HOUR)
-    app.fire(SHARD)
+    fire_due(store, app.fire)
     [running] = claim(store)
     clock.advance(HOUR)
-    app.fire(SHARD)
+    fire_due(store, app.fire)
     states = {id: found.status for id in hours(1, 2) if (found := store.get("default", id))}
     assert states == dict(zip(hours(1, 2), (Status.CANCELLED, Status.SCHEDULED), strict=True))
     assert running.id == hours(1)[0]

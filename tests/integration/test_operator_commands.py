@@ -44,7 +44,7 @@ from tests.support.ledger import LATER_MS, SHARD, bring, new, settle
 from tests.support.matrix import in_turn
 from tests.support.project import ROOT
 from tests.support.redis_server import RedisServer
-from tests.support.schedules import fire, occurrence, put, waits
+from tests.support.schedules import due, fire, occurrence, put, waits
 from tests.support.wired import wired_with
 
 TARGETS = '{"report": "lambda:Report"}'
@@ -238,10 +238,13 @@ def test_many_tasks_are_cancelled_in_several_requests(place: Place) -> None:
 def test_top_looks_at_queues_and_at_what_runs_and_died(place: Place) -> None:
     for state in ("leased", "dead"):
         bring(place.store, state, state)
+    put(place.store, at=place.store.now() + 90_000)
     seen = place.ask("top")
-    assert [queue["queue"] for queue in seen["queues"]] == ["default"]
+    assert [(queue["queue"], queue["schedules"]["count"]) for queue in seen["queues"]] == [("default", 1)]
     assert [[task["id"] for task in seen[state]] for state in ("leased", "dead")] == [["leased"], ["dead"]]
-    assert re.search(r"^running\n.*\ndefault +leased .*\n\ndead\n", place.run("top", "--once").stdout, re.MULTILINE)
+    shown = place.run("top", "--once").stdout
+    assert re.search(r"^default .* 1, in 1 min *$", shown, re.MULTILINE)
+    assert re.search(r"^running\n.*\ndefault +leased .*\n\ndead\n", shown, re.MULTILINE)
 
 
 def test_top_stays_until_ctrl_c_or_until_the_store_is_gone(server: RedisServer, tmp_path: Path) -> None:
@@ -310,7 +313,7 @@ def test_a_schedule_is_added_shown_changed_paused_run_and_deleted(place: Place) 
     assert place.store.get("default", ran)
     span = ("2026-11-01T00:00:00Z", "2026-11-08T00:00:00Z")
     assert place.ask("schedules", "backfill", "daily", *span, "--overlap", "queue")["occurrences"] == 7
-    [fill] = [one for one in place.store.due_schedules(SHARD) if one.schedule.of]
+    [fill] = [one for one in due(place.store) if one.schedule.of]
     assert fill.schedule.overlap is Overlap.QUEUE
     assert [one["id"] for one in place.ask("schedules", "list")["schedules"]] == ["daily"]
     unasked = place.run("schedules", "delete", "daily", event="")

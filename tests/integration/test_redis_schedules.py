@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 import redis
 
+from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.adapters.redis.arguments import MAX_PIECE_BYTES
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import keys_of
@@ -15,7 +17,7 @@ from duecourse.adapters.redis.reshard import Reshard
 from duecourse.adapters.redis.schedule_record import stored_schedule
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.schedule import NEVER, TENANT, Became, Cron, Kept, Overlap, Progress, Rule, Schedule
+from duecourse.domain.schedule import NEVER, TENANT, Became, Cron, Kept, Occurrence, Overlap, Progress, Rule, Schedule
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
 from duecourse.errors import LedgerTooOld, StoreUnavailable, TaskDamaged
@@ -32,7 +34,7 @@ from tests.support.lossy_proxy import LossyProxy
 from tests.support.matrix import MATRIX
 from tests.support.reads import records_read
 from tests.support.redis_server import REDIS, RedisServer, need
-from tests.support.schedules import MINUTE, became, begun, fire, ids, kept, occurrence, put, series, step, waits
+from tests.support.schedules import MINUTE, became, begun, due, fire, ids, kept, occurrence, put, series, step, waits
 
 KEYS = keys_of("duecourse", SHARD)
 LARGE = '"' + 3_000 * "x" + '"'
@@ -54,7 +56,7 @@ def test_what_is_sent_again_after_a_lost_reply_is_done_once(redis_server: RedisS
         proxy.lose_next_reply()
         assert put(store) is Put.CREATED
         proxy.lose_next_reply()
-        assert store.put_schedule(series(kind="x"), begun(version=2), if_version=1) is Put.CHANGED
+        assert store.put_schedule(series(kind="x"), begun(version=2), if_version=1).put is Put.CHANGED
         proxy.lose_next_reply()
         assert fire(store, "s", START + MINUTE, START + 2 * MINUTE) is Fired.FIRED
         assert (store.stats(SHARD).scheduled, kept(store).progress.fired) == (2, 2)
@@ -83,9 +85,7 @@ def test_a_schedule_whose_record_is_broken_delays_no_other_and_can_be_dropped(
         store.schedule("default", "cut-off")
     assert ids(store.schedules("default", "", 10).schedules) == ["whole"]
     clock.advance(2 * MINUTE)
-    assert store.claim(SHARD, 5, lease_ms=LEASE_MS).schedules_due
-    assert ids(store.due_schedules(SHARD, 4)) == []
-    assert ids(store.due_schedules(SHARD, 4)) == ["whole"]
+    assert ids(due(store)) == ["whole"]
     assert fire(store, "whole") is Fired.FIRED
     off = {redis_client.zscore(KEYS.due(TENANT), stored_schedule("-", id.replace(" ", "-"))) for id in names[:-1]}
     assert off == {clock.at + MINUTE}
@@ -149,11 +149,11 @@ def assert_moved(client: redis.Redis, before: list[Kept], count: int) -> None:
     """Every schedule is as it was, in the shard of its occurrences alone, and fires."""
     store = sharded(client, count)
     assert every(store) == before
-    due = Counter[tuple[str, str]]()
+    found = Counter[tuple[str, str]]()
     for shard in Sharding({"default": count}).every("default"):
         redis_ledger.check(client, shard)
-        due.update((one.schedule.tenant, one.schedule.id) for one in store.due_schedules(shard))
-    assert due == Counter((one.schedule.tenant, one.schedule.id) for one in before if one.progress.next_at < NEVER)
+        found.update((one.schedule.tenant, one.schedule.id) for one in due(store, shard))
+    assert found == Counter((one.schedule.tenant, one.schedule.id) for one in before if one.progress.next_at < NEVER)
     assert fire(store, "s-3") is Fired.FIRED
 
 
@@ -237,17 +237,15 @@ def test_the_doctor_finds_schedules_sound_and_what_is_wrong_with_them(redis_clie
     assert fix.startswith("DELETE /schedules/over?queue=default as tenant -")
 
 
-def test_many_large_steps_are_bounded_in_bytes(redis_server: RedisServer, redis_client: redis.Redis) -> None:
-    store, size = RedisStore(redis_client), 60_000
+def test_many_large_steps_are_bounded_in_bytes(store: RedisStore, redis_server: RedisServer, clock: HandClock) -> None:
+    size = 60_000
     payload = '"' + size * "x" + '"'
     for n in range(100):
         put(store, f"s-{n}", payload=payload, overlap=Overlap.SKIP)
-    due = store.due_schedules(SHARD)
+    clock.advance(MINUTE)
     with records_read(redis_server) as reads:
-        assert store.fire(SHARD, [step(one) for one in due]) == 100 * [Fired.FIRED]
-    assert len(reads) == -(-100 * (size + 2) // MAX_PIECE_BYTES)
-    with records_read(redis_server) as reads:
-        assert len(store.due_schedules(SHARD)) == 100
+        while found := due(store):
+            assert store.fire(SHARD, [step(one, due_at=NEVER) for one in found]) == len(found) * [Fired.FIRED]
     assert max(reads) / 2 * size <= MAX_PIECE_BYTES + size  # of each its record, and its payload apart
     assert store.stats(SHARD).scheduled == 100
 
@@ -258,16 +256,17 @@ def used(client: redis.Redis) -> int:
 
 @pytest.mark.parametrize("version", REDIS)
 def test_a_schedule_takes_little_room(version: str) -> None:
-    """At a payload of 120 bytes, with its indexes; not more than 600 bytes before it fires."""
+    """At a payload of 120 bytes, with its indexes and its last ten occurrences; not more than 600 bytes."""
     rule = Rule(Cron("0 9 * * MON-FRI"), START, "Europe/Vienna")
     payload = '"' + 118 * "x" + '"'
+    recent = tuple(Occurrence(at, Became.DONE) for at in islice(ZonedCalendar().times(rule, START), 10))
     with RedisServer(need(version)) as server, redis.Redis.from_url(server.url) as client:
         store = RedisStore(client)
         put(store, "first")
         before = used(client)
         for n in range(5_000):
             schedule = Schedule(f"report-{n:05}", "report", rule, payload, by="http")
-            store.put_schedule(schedule, begun(zones="2026f"))
+            store.put_schedule(schedule, begun(zones="2026f", fired=10, recent=recent))
         assert (used(client) - before) / 5_000 <= 600
 
 

@@ -58,6 +58,7 @@ def test_a_queue_is_shown_in_numbers(store: MemoryStore, clock: HandClock) -> No
                 "tasks": {"scheduled": 2, "leased": 1, "done": 1, "dead": 1},
                 "oldest_overdue": "PT1.5S",
                 "lateness": {"p50": "PT0S", "p99": "PT0.007S"},
+                "schedules": {"count": 0, "next_at": None},
             }
         },
     )

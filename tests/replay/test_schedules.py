@@ -96,9 +96,10 @@ def test_a_tenants_occurrences_are_its_own_tasks(clock: HandClock) -> None:
 
 
 def test_the_same_schedule_again_is_taken_and_another_of_its_id_is_rejected() -> None:
-    first = ask("POST", "/schedules", DAILY)
+    asked = DAILY | {"retry": {"factor": 1.234}}  # of which the ledger keeps hundredths
+    first = ask("POST", "/schedules", asked)
     assert (first.status, first.body["created"]) == (201, True)
-    again = ask("POST", "/schedules", DAILY)
+    again = ask("POST", "/schedules", asked)
     assert (again.status, again.body) == (200, {**first.body, "created": False})
     for change in ({"repeat": {"cron": "1 9 * * *"}}, {"payload": {"url": "https://b.example/"}}, {"paused": True}):
         assert kind_of(ask("POST", "/schedules", DAILY | change)) == (409, "schedule-exists")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from duecourse.domain.task import Json, Task
 from duecourse.engine.drain import Drainer, Limits
+from duecourse.engine.flow import Fire, fire_nothing
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
 from duecourse.engine.threads import Threads
@@ -132,6 +133,7 @@ def engine(
     invoker: Lambda | None = None,
     broker: Broker | None = None,
     lease_ms: int = 30_000,
+    fire: Fire = fire_nothing,
 ) -> Iterator[Engine]:
     """An engine whose tasks do what `kinds` says, by name or all the same; its threads end with the test."""
     kind_of: Callable[[str], Kind | None] = kinds.get if isinstance(kinds, Mapping) else lambda _name: kinds
@@ -141,7 +143,7 @@ def engine(
     try:
         brokers = {"sqs": broker} if broker else {}
         handing = targets_of(targets or {}, invoker, brokers)
-        yield Engine(Drainer(store, runner, handing, threads, limits), runner, threads)
+        yield Engine(Drainer(store, runner, handing, threads, limits, fire), runner, threads)
     finally:
         threads.close()
 

@@ -15,8 +15,9 @@ from duecourse.domain.schedule import (
     Schedule,
     occurrence_id,
 )
-from duecourse.domain.task import DEFAULT_TENANT
+from duecourse.domain.task import DEFAULT_TENANT, Shard
 from duecourse.domain.values import replaced
+from duecourse.engine.flow import Fire
 from duecourse.ports.schedules import Fired, Put
 from duecourse.ports.store import Store
 from tests.support.clock import START
@@ -38,7 +39,7 @@ def begun(at: int = START + MINUTE, **fields: Any) -> Progress:
 
 def put(store: Store, id: str = "s", at: int = START + MINUTE, **fields: Any) -> Put:
     """Add a schedule that fires at `at`."""
-    return store.put_schedule(series(id, **fields), begun(at))
+    return store.put_schedule(series(id, **fields), begun(at)).put
 
 
 def kept(store: Store, id: str = "s", tenant: str = DEFAULT_TENANT) -> Kept:
@@ -65,6 +66,19 @@ def fire(store: Store, id: str = "s", *nominals: int, tenant: str = DEFAULT_TENA
     one = kept(store, id, tenant)
     [fired] = store.fire(store.shard_of(SHARD.queue, "", one.schedule.series), [step(one, *nominals)])
     return fired
+
+
+def due(store: Store, shard: Shard = SHARD) -> list[Kept]:
+    """Schedules that a claim finds due; a task that it finds it leases for a millisecond."""
+    return store.claim(shard, 1, lease_ms=1).schedules
+
+
+def fire_due(store: Store, fire: Fire, shard: Shard = SHARD) -> bool:
+    """Fire what a claim finds due, as a drain does; False for nothing."""
+    claim = store.claim(shard, 1, lease_ms=1)
+    if claim.schedules:
+        fire(shard, claim.schedules, claim.now)
+    return bool(claim.schedules)
 
 
 def occurrence(number: int, id: str = "s") -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from duecourse.domain.queues import Stats
 from duecourse.domain.schedule import NEVER, Became, Occurrence, Overlap, Progress, Schedule
 from duecourse.domain.task import NewTask, Status
 from duecourse.domain.values import replaced
@@ -44,6 +45,10 @@ class SeriesModel(Model):
     def fires_at(self) -> int:
         """When the first of them fires, NEVER where none does or is there."""
         return min((one.progress.next_at for one in self.planned), default=NEVER)
+
+    def stats(self) -> Stats:
+        fires_at = self.fires_at if self.fires_at < NEVER else 0
+        return super().stats()._replace(schedules=len(self.planned), fires_at=fires_at)
 
     def plan(self, schedule: Schedule, progress: Progress) -> Put:
         if self.fill if schedule.of else self.series:

@@ -15,12 +15,15 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry, Settlement
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.drain import Drained
+from duecourse.engine.firing import Firer
 from duecourse.errors import InvocationRejected, StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Claim, Settled
 from duecourse.ports.tasks import Move
 from tests.support.clock import START, HandClock
 from tests.support.engine import MARGIN_MS, Engine, Lambda, Table, ample, engine
+from tests.support.firing import CALENDAR
 from tests.support.ledger import SHARD, add, new, standing
+from tests.support.schedules import occurrence, put
 from tests.support.wait import until
 
 
@@ -181,6 +184,17 @@ def test_beside_a_slow_task_the_free_slots_go_on_with_what_comes_due(store: Tide
         add(store, "new")
         until(lambda: states(store, "new") == [Status.DONE])
         assert states(store, "slow") == [Status.LEASED]
+        works.gate.set()
+        assert drain.result().done == 2
+
+
+def test_an_occurrence_waits_for_no_task_that_runs(store: Tide, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("duecourse.engine.flow.LOOK_AGAIN_S", 60)
+    works = Works()
+    fill(store, "slow")
+    put(store, at=START)
+    with engine(store, works, fire=Firer(store, CALENDAR).fire) as run, draining(run) as drain:
+        until(lambda: works.begun == ["slow", occurrence(0)])
         works.gate.set()
         assert drain.result().done == 2
 

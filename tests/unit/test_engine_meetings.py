@@ -20,6 +20,7 @@ from duecourse.engine.occurrences import Occurrences
 from duecourse.engine.reminders import Reminders
 from tests.support.clock import HandClock
 from tests.support.egress import anyone, anywhere
+from tests.support.schedules import fire_due
 from tests.support.seals import seals_of
 from tests.support.steps import within
 from tests.unit.test_engine_reminders import plainly
@@ -55,7 +56,9 @@ class Scene:
             ends = [self._end(task, sent) for task in claim.tasks]
             if ends:
                 self.store.settle(SHARD, ends)
-            if not (claim.schedules_due and self.firer.fire(SHARD)) and not claim.tasks:
+            if claim.schedules:
+                self.firer.fire(SHARD, claim.schedules, claim.now)
+            elif not claim.tasks:
                 return sorted(sent)
 
     def _end(self, task: Task, sent: list[str]) -> Settlement:
@@ -307,7 +310,7 @@ def test_an_occurrence_is_changed_by_its_own_id_as_by_hand(scene: Scene) -> None
 def test_an_occurrence_that_is_added_while_its_series_is_deleted_is_taken_back(scene: Scene) -> None:
     scene.verbs.add(WEEKLY)
     scene.clock.at = FIRST - DAY_MS - AHEAD_MS
-    scene.firer.fire(SHARD)
+    fire_due(scene.store, scene.firer.fire, SHARD)
     [task] = scene.store.claim(SHARD, 1, lease_ms=30_000).tasks
     scene.verbs.cancel("weekly")
     assert scene.work.look(task) == Done()

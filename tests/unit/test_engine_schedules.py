@@ -35,7 +35,7 @@ from tests.support.clock import START, HandClock
 from tests.support.engine import ample
 from tests.support.ledger import SHARD, claim
 from tests.support.requests import POLL
-from tests.support.schedules import MINUTE
+from tests.support.schedules import MINUTE, fire_due, kept
 from tests.support.seals import LOCAL_KEY
 from tests.support.steps import within
 
@@ -103,7 +103,7 @@ def problems(action: Callable[[], object]) -> dict[str, str]:
 
 
 def test_an_added_schedule_is_answered_with_its_next_times(app: App) -> None:
-    status = add(app)
+    status = add(app, limit=60, deadline_ms=MINUTE, retry=RetryPolicy(3, 10, 1.25), notify="https://a.example/")
     assert [one.nominal for one in status.upcoming] == [START + n * HOUR for n in range(1, SHOWN + 1)]
     assert (status.progress.version, status.progress.fired, status.created_at) == (1, 0, START)
     assert status.recent == ()
@@ -148,8 +148,7 @@ def test_each_occurrence_is_a_task_as_the_schedule_says(app: App, store: MemoryS
         notify="https://a.example/",
     )
     clock.advance(HOUR + 5)
-    assert store.claim(SHARD, 1, lease_ms=1).schedules_due
-    app.fire(SHARD)
+    assert fire_due(store, app.fire)
     task = store.get("default", *occurrences(1), "acme")
     assert task is not None
     assert (task.kind, task.payload, task.tenant, task.group) == ("webhook", {"a": 1}, "acme", "s")
@@ -291,7 +290,7 @@ def test_what_another_fires_while_the_rule_is_changed_is_not_fired_twice(
 
         def __getattr__(self, name: str) -> Any:
             if name == "fire":
-                app.fire(SHARD)
+                fire_due(store, app.fire)
             return getattr(store, name)
 
     beaten: Any = Beaten()
@@ -655,7 +654,9 @@ def test_a_jitter_far_above_its_interval_loses_doubles_and_misses_no_time(
     status = add(app, rule=rule, jitter_ms=HOUR, missed=missed, catch_up_ms=0)
     assert all(isinstance(one, Upcoming) and 0 <= one.due_at - one.nominal <= HOUR for one in status.upcoming)
     for second in range(3 * 3600 + 10):
-        app.fire(SHARD)
+        one = kept(store)
+        if one.progress.next_at <= clock.at:
+            app.fire(SHARD, [one], clock.at)
         if second == HOUR // 1_000:  # a change of what is not its rule, while some wait
             app.schedules.change("default", "s", {"jitter_ms": 50 * MINUTE})
         clock.advance(1_000)
@@ -683,11 +684,11 @@ def test_all_that_was_missed_within_its_time_fires_however_long_nothing_ran(
 def test_deleted_it_fires_no_more_and_what_runs_goes_on(app: App, store: MemoryStore, clock: HandClock) -> None:
     add(app)
     clock.advance(HOUR)
-    app.fire(SHARD)
+    fire_due(store, app.fire)
     [task] = claim(store)
     app.schedules.delete("default", "s")
     clock.advance(5 * HOUR)
-    assert not app.fire(SHARD)
+    assert not fire_due(store, app.fire)
     found = store.get("default", task.id)
     assert found
     assert found.status is Status.LEASED

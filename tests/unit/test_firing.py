@@ -51,11 +51,6 @@ class Steps:
         """An instant and the zone."""
         return f"{at} {time_zone}"
 
-    def changes_before(self, at: int, since: int, time_zone: str) -> bool:
-        """No clock ever changes."""
-        del at, since, time_zone
-        return False
-
 
 def kept(every_ms: int = HOUR, nominal: int = START, progress: Progress | None = None, **fields: object) -> Kept:
     """A schedule whose next time is `nominal`."""

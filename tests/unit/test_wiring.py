@@ -116,6 +116,11 @@ def test_a_client_that_asks_no_query_does_without_what_a_poll_needs() -> None:
     assert {"jmespath", "urllib3"}.isdisjoint(loaded)
 
 
+def test_a_function_that_got_ready_has_what_the_first_due_schedule_needs() -> None:
+    ready = loaded_by("app = PROCESS.app(); app.get_ready()")
+    assert {"duecourse.engine.firing", "duecourse.adapters.calendar.cron", "tzdata", "zoneinfo"} <= ready
+
+
 def loaded_by(made: str) -> set[str]:
     """The modules that a fresh process has once it has put this together."""
     code = (

@@ -13,6 +13,7 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.query import limits_of
 from duecourse.domain.queues import QueueChanges
 from duecourse.domain.reminder import KIND as REMINDER
+from duecourse.domain.schedule import Kept
 from duecourse.domain.series import KIND as SERIES
 from duecourse.domain.task import Shard, Task
 from duecourse.domain.watch import Watch
@@ -136,9 +137,9 @@ class App(Outside):
         limits = Limits(self.settings.lease_ms, self.settings.margin_ms)
         return Drainer(self.store, self.inline, self.targets, self.threads, limits, self.fire)
 
-    def fire(self, shard: Shard) -> bool:
-        """Fire some due schedules of a shard; False if none is due."""
-        return self.firer.fire(shard)
+    def fire(self, shard: Shard, due: Sequence[Kept], now: int) -> None:
+        """Fire schedules of a shard that a claim found due at `now` (epoch ms)."""
+        self.firer.fire(shard, due, now)
 
     @lazy
     def firer(self) -> Firer:
@@ -198,7 +199,13 @@ class App(Outside):
         """Put together what a drain needs, and ask the ledger to answer. Raises StoreUnavailable."""
         self.store.warmth().get_ready()
         self.write_deployed()
+        self.load_calendar()
         _ = self.drainer
+
+    def load_calendar(self) -> None:
+        """Load what the first due schedule would wait for: some 20 ms."""
+        _ = self.firer
+        self.calendar.local(0, "UTC")  # with the first zone, the libraries that read zones
 
     def write_deployed(self, own: Collection[str] = ()) -> None:
         """Write what this deployment has into the ledger, and a worker its `own` kinds.

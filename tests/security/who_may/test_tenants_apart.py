@@ -74,8 +74,10 @@ def test_a_tenant_sees_its_own_numbers_of_a_shared_queue(store: MemoryStore, doo
         assert tasks["scheduled"] + tasks["leased"] == count
         assert [part["running"] for part in running[who]["split"]] == [tasks["leased"]]
         assert running[who]["lateness"] == {"p50": None, "p99": None}
-    whole = door(OPERATOR, "GET", "/queues/default").body["queue"]["tasks"]
-    assert (whole["scheduled"], whole["leased"]) == (1, 4)
+    asked = {"kind": "webhook", "payload": WEBHOOK["payload"], "repeat": {"every": "PT1H"}}
+    assert door(ACME, "POST", "/schedules", asked).status == 201
+    whole = door(OPERATOR, "GET", "/queues/default").body["queue"]
+    assert (whole["tasks"]["scheduled"], whole["tasks"]["leased"], whole["schedules"]["count"]) == (1, 4, 1)
     assert door(OPERATOR, "GET", "/queues/default", query="tenant=acme").body["queue"] == running[ACME]
 
 

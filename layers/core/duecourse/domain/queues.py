@@ -132,7 +132,8 @@ class Stats(NamedTuple):
     """A shard in numbers; `oldest_due_at` is the earliest scheduled due time and `bell_at` the bell's, 0 for none.
 
     `done` counts the cancelled too. `settings` is how the queue is set, with this shard's part of its limits.
-    Where more than a thousand tenants take turns, `oldest_due_at` is that of a thousand of them.
+    Where more than a thousand tenants take turns, `oldest_due_at` is that of a thousand of them. `schedules` is None in
+    one tenant's numbers, and `fires_at` is when the first of them fires, 0 for none.
     """
 
     scheduled: int
@@ -143,6 +144,8 @@ class Stats(NamedTuple):
     bell_at: int
     settings: QueueSettings
     now: int
+    schedules: int | None = None
+    fires_at: int = 0
 
     @property
     def overdue_ms(self) -> int:
@@ -194,7 +197,8 @@ class QueueStatus:
     """A queue in numbers: tasks by state, `done` with the cancelled.
 
     In ms: how long the oldest due task waits, and how late those of the last hour were claimed, None where none was.
-    `dead_by_tenant` is None where it was not asked for.
+    `dead_by_tenant` is None where it was not asked for. `schedules` is their number, None in one tenant's numbers, and
+    `fires_at` is when the next one fires (epoch ms), None for none.
     """
 
     name: str
@@ -207,6 +211,8 @@ class QueueStatus:
     late_p50_ms: int | None
     late_p99_ms: int | None
     shards: list[ShardStatus]
+    schedules: int | None = None
+    fires_at: int | None = None
     dead_by_tenant: Mapping[str, int] | None = None
 
     def __repr__(self) -> str:

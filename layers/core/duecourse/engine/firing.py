@@ -63,14 +63,9 @@ class Firer:
         self._store = store
         self._calendar = calendar
 
-    def fire(self, shard: Shard) -> bool:
-        """Fire some schedules of a shard that are due; False if none is. Raises what the store raises."""
-        due = self._store.due_schedules(shard)
-        if due:
-            now = self._store.now()
-            steps = [self.step(one, now) for one in due]
-            self._store.fire(shard, steps)
-        return bool(due)
+    def fire(self, shard: Shard, due: Sequence[Kept], now: int) -> None:
+        """Fire schedules of a shard that are due at `now` (epoch ms). Raises what the store raises."""
+        self._store.fire(shard, [self.step(one, now) for one in due])
 
     def step(self, kept: Kept, now: int, last: int = NEVER) -> Firing:
         """The step of one due schedule at `now` (epoch ms): the tasks to add, and its progress after that.

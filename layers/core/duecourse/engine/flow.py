@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.queues import MAX_PRIORITY
+from duecourse.domain.schedule import Kept
 from duecourse.domain.task import Shard
 from duecourse.engine.pieces import LOOK_AGAIN_S, Finished, Pieces
 from duecourse.errors import StoreMisused, StoreUnavailable
@@ -25,13 +26,12 @@ AWAY_S = 1.0
 IDLE_S = 60.0
 
 
-Fire: TypeAlias = Callable[[Shard], bool]
-"""Fires some due schedules of a shard; answers False if none is due."""
+Fire: TypeAlias = Callable[[Shard, Sequence[Kept], int], None]
+"""Fires schedules of a shard that a claim found due, at the claim's time (epoch ms)."""
 
 
-def fire_nothing(_shard: Shard) -> bool:
+def fire_nothing(_shard: Shard, _due: Sequence[Kept], _now: int) -> None:
     """Fire no schedule."""
-    return False
 
 
 class Drained(NamedTuple):
@@ -176,35 +176,39 @@ class Flow:
         self._waiting = skipped + behind
 
     def _claim_from(self, shard: Shard, lease_ms: int) -> bool:
-        """Answers whether the shard is worth another look at once."""
-        self._settled.discard(shard)
-        most, trigger = min(self._pieces.free, MAX_CLAIM), self._triggers[shard]
+        """Answers whether the shard is worth another look at once.
+
+        Occurrences that a claim's schedules added are claimed at once: they wait for no task that runs.
+        """
         try:
-            claim = self._store.claim(
-                shard,
-                most,
-                lease_ms=lease_ms,
-                trigger=trigger,
-                deliveries=self._pieces.deliveries,
-                kinds=self._pieces.kinds,
-            )
+            claim = self._claim_once(shard, lease_ms)
+            if claim.schedules:
+                self._fire(shard, claim.schedules, claim.now)
+                if self._pieces.are_enough:
+                    return True
+                claim = self._claim_once(shard, lease_ms)
         except (StoreUnavailable, StoreMisused) as error:
             return self._lose(shard, error)
-        self._last[shard] = replace(claim, tasks=[])
+        return bool(claim.schedules or (claim.backlog and (claim.tasks or claim.died or claim.aside)))
+
+    def _claim_once(self, shard: Shard, lease_ms: int) -> Claim:
+        """Begin what one claim hands out. Raises what the store raises."""
+        self._settled.discard(shard)
+        most, trigger = min(self._pieces.free, MAX_CLAIM), self._triggers[shard]
+        claim = self._store.claim(
+            shard,
+            most,
+            lease_ms=lease_ms,
+            trigger=trigger,
+            deliveries=self._pieces.deliveries,
+            kinds=self._pieces.kinds,
+        )
+        self._last[shard] = replace(claim, tasks=[], schedules=[])
         self._priorities[shard] = claim.priority
         self._claimed += len(claim.tasks)
         self._died += claim.died
         self._pieces.begin(shard, claim.tasks)
-        if claim.schedules_due and self._fire_in(shard):
-            return True
-        return bool(claim.backlog and (claim.tasks or claim.died or claim.aside))
-
-    def _fire_in(self, shard: Shard) -> bool:
-        """Add the occurrences of due schedules; answers whether the shard is worth another look at once."""
-        try:
-            return self._fire(shard)
-        except (StoreUnavailable, StoreMisused) as error:
-            return self._lose(shard, error)
+        return claim
 
     def _look_again(self, ended: Iterable[Shard]) -> None:
         """Look again where tasks waited for an end, and everywhere once nothing runs."""

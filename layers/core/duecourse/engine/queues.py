@@ -104,7 +104,7 @@ def _known(answer: Stats | Away) -> Stats:
 def _view(
     queue: str, settings: QueueSettings, shards: list[Shard], stats: list[Stats], late: list[dict[int, int]]
 ) -> QueueStatus:
-    total = added_up(late)
+    total, schedules = added_up(late), [one.schedules for one in stats if one.schedules is not None]
     return QueueStatus(
         name=queue,
         settings=settings,
@@ -116,4 +116,6 @@ def _view(
         late_p50_ms=quantile(total, 0.5),
         late_p99_ms=quantile(total, 0.99),
         shards=[ShardStatus(s.number, one.leased, one.settings) for s, one in zip(shards, stats, strict=True)],
+        schedules=sum(schedules) if schedules else None,
+        fires_at=min((one.fires_at for one in stats if one.fires_at), default=None),
     )

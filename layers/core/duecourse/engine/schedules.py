@@ -32,12 +32,14 @@ from duecourse.domain.seals import hidden_in, hidden_in_address
 from duecourse.domain.spoken import span
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Task
 from duecourse.domain.times import MAX_INSTANT, format_instant
-from duecourse.domain.values import replaced
+from duecourse.domain.values import maker, replaced
 from duecourse.engine.course import Course
 from duecourse.errors import FieldError, InvalidInput, QuotaExceeded, ScheduleExists, TaskNotFound, VersionConflict
 from duecourse.ports.calendar import Calendar
 from duecourse.ports.schedules import Fired, Put, ScheduleStore
 
+OFFSET = slice(-6, None)
+"""Place of the distance to UTC in an instant as text."""
 SHOWN = 10
 """Number of occurrences to come that a schedule shows."""
 MAX_PREVIEW = 1_000
@@ -94,11 +96,14 @@ class Schedules:
         """
         now = self._store.now()
         starting = self.checked(replaced(schedule, by=self._by), now)
-        put = self._store.put_schedule(starting, self._first(schedule, starting, now))
+        progress = self._first(schedule, starting, now)
+        put, at = self._store.put_schedule(starting, progress)
+        if put is Put.CREATED:
+            return self._status_at(at, starting, progress, at), True
         kept = self._kept(schedule.queue, schedule.id, schedule.tenant)
-        if put is Put.KEPT and not self.is_same(schedule, kept.schedule):
+        if not self.is_same(schedule, kept.schedule):
             raise ScheduleExists
-        return self._status(kept), put is Put.CREATED
+        return self._status(kept), False
 
     def put(self, schedule: Schedule, may_add: Callable[[], bool]) -> Put:
         """Add a schedule of a file, or change the one with its id to it.
@@ -118,7 +123,7 @@ class Schedules:
     def _put_new(self, schedule: Schedule) -> Put | None:
         now = self._store.now()
         starting = self.checked(replaced(schedule, by=self._by), now)
-        put = self._store.put_schedule(starting, self._first(schedule, starting, now))
+        put, _ = self._store.put_schedule(starting, self._first(schedule, starting, now))
         return put if put is Put.CREATED else None
 
     def _put_over(self, kept: Kept, schedule: Schedule) -> Put | None:
@@ -174,7 +179,7 @@ class Schedules:
         progress = self._course.changed(kept, schedule)
         if progress is None:
             return False
-        return self._store.put_schedule(schedule, progress, if_version=kept.progress.version) is Put.CHANGED
+        return self._store.put_schedule(schedule, progress, if_version=kept.progress.version).put is Put.CHANGED
 
     def _with(self, schedule: Schedule, changes: dict[str, Any]) -> Schedule:
         """A schedule with changes; only what they touch is checked, so that one whose kind is gone can be paused."""
@@ -255,7 +260,7 @@ class Schedules:
                 by=self._by,
             )
             progress = Progress(nominal=nominals[0], next_at=now, zones=self._calendar.version)
-            if self._store.put_schedule(filling, progress) is not Put.CREATED:
+            if self._store.put_schedule(filling, progress).put is not Put.CREATED:
                 raise ScheduleExists(f"The occurrences from {format_instant(since)} on are being added already.")
         return len(nominals)
 
@@ -293,13 +298,15 @@ class Schedules:
         return kept
 
     def _status(self, kept: Kept, *, brief: bool = False) -> ScheduleStatus:
-        schedule, progress = kept.schedule, kept.progress
-        now = self._store.now()
+        return self._status_at(self._store.now(), *kept[:2], kept.created_at, brief=brief)
+
+    def _status_at(
+        self, now: int, schedule: Schedule, progress: Progress, created_at: int, *, brief: bool = False
+    ) -> ScheduleStatus:
         upcoming = self._upcoming(schedule, progress, now, 1 if brief else SHOWN)
         recent = [] if brief else [self._passed(schedule, one) for one in reversed(progress.recent)]
-        return ScheduleStatus(
-            schedule, progress, kept.created_at, tuple(upcoming), tuple(recent), _why(schedule, progress, now)
-        )
+        why = _why(schedule, progress, now)
+        return ScheduleStatus(schedule, progress, created_at, tuple(upcoming), tuple(recent), why)
 
     def _upcoming(self, schedule: Schedule, progress: Progress, now: int, count: int) -> list[Upcoming]:
         if progress.next_at == NEVER or progress.nominal is None:
@@ -322,11 +329,12 @@ class Schedules:
 
 def shown_times(calendar: Calendar, time_zone: str, times: Iterable[tuple[int, int]], since: int) -> list[Upcoming]:
     """Nominal and due times as they are shown, in a time zone; `since` is an instant before the first."""
-    found: list[Upcoming] = []
+    make_upcoming, found = maker(Upcoming), list[Upcoming]()
+    before = calendar.local(since, time_zone)
     for nominal, due_at in times:
-        changes = calendar.changes_before(nominal, since, time_zone)
-        found.append(Upcoming(nominal, due_at, calendar.local(nominal, time_zone), changes))
-        since = nominal
+        local = calendar.local(nominal, time_zone)
+        found.append(make_upcoming(nominal, due_at, local, local[OFFSET] != before[OFFSET]))
+        before = local
     return found
 
 

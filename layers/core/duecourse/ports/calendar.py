@@ -29,6 +29,3 @@ class Calendar(Protocol):
 
     def local(self, at: int, time_zone: str) -> str:
         """An instant (epoch ms) as RFC 3339 in a time zone: `2026-11-26T09:00:00+01:00`."""
-
-    def changes_before(self, at: int, since: int, time_zone: str) -> bool:
-        """True if a zone is another distance from UTC at an instant than at an earlier one (epoch ms)."""

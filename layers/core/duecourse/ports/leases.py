@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, Self
 from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.queues import DEFAULT_PRIORITY
+from duecourse.domain.schedule import Kept
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
 from duecourse.domain.values import replaced
 from duecourse.ports.ledger import Ledger
@@ -34,8 +35,8 @@ class Claim:
 
     `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit is reached.
     `throttled`: due tasks wait until leases end. `priority` is the queue's. `aside` is how many were put aside, because
-    their target has as many as it may that it has not begun. `schedules_due`: schedules are due, and wait to be fired
-    (ScheduleStore.fire).
+    their target has as many as it may that it has not begun. `schedules` are due, the longest due first, and wait to be
+    fired (ScheduleStore.fire).
     """
 
     tasks: list[Task] = field(default_factory=list)
@@ -46,7 +47,7 @@ class Claim:
     throttled: bool = False
     priority: int = DEFAULT_PRIORITY
     aside: int = 0
-    schedules_due: bool = False
+    schedules: list[Kept] = field(default_factory=list)
 
 
 class Delivery(NamedTuple):

@@ -22,6 +22,13 @@ class Put(StrEnum):
     ABSENT = "absent"
 
 
+class Written(NamedTuple):
+    """Effect of writing a schedule, and the store's time of it (epoch ms)."""
+
+    put: Put
+    at: int
+
+
 class Fired(StrEnum):
     """Effect of one firing: STALE where the schedule was no longer as it was read, or waits, and nothing was added."""
 
@@ -39,7 +46,7 @@ class SchedulePage(NamedTuple):
 class ScheduleStore(Ledger, Protocol):
     """The ledger for schedules. A schedule's occurrences are in its own shard: their group is its id."""
 
-    def put_schedule(self, schedule: Schedule, progress: Progress, *, if_version: int | None = None) -> Put:
+    def put_schedule(self, schedule: Schedule, progress: Progress, *, if_version: int | None = None) -> Written:
         """Write a schedule, in one step.
 
         With `if_version` it is changed where its version is that. CONFLICT where it is another, or where it has fired
@@ -65,12 +72,6 @@ class ScheduleStore(Ledger, Protocol):
 
         False where it is not there, or is of another `generation`. Its other occurrences stay. Its backfills add
         nothing any more, even if it is added again: the next step of each deletes it.
-        """
-
-    def due_schedules(self, shard: Shard, limit: int = MAX_FIRE) -> list[Kept]:
-        """Schedules of a shard that are due, the longest due first.
-
-        One that cannot be read is only logged, and due again a minute later.
         """
 
     def coming_schedules(self) -> Iterator[Kept]:

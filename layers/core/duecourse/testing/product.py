@@ -170,9 +170,9 @@ class Duecourse:
             if ends := [end for task in claim.tasks for end in self._run(task)]:
                 self._store.settle(shard, ends)
             runs += len(claim.tasks)
-            if claim.schedules_due and self._app.fire(shard):
-                continue
-            if not claim.backlog or not (claim.tasks or claim.died):
+            if claim.schedules:
+                self._app.fire(shard, claim.schedules, claim.now)
+            elif not claim.backlog or not (claim.tasks or claim.died):
                 return runs
 
     def _run(self, task: Task) -> Sequence[Settlement]:

@@ -36,20 +36,28 @@ def show_queues(document: Document) -> None:
 
 def queue_table(queues: list[Document]) -> Table:
     """The queues as a table."""
-    table = words.table("queue", ">scheduled", ">running", ">done", ">dead", "overdue", "late p99")
+    table = words.table("queue", ">scheduled", ">running", ">done", ">dead", "overdue", "late p99", "schedules")
     for one in queues:
         tasks = one["tasks"]
         dead = f"[red]{tasks['dead']}[/]" if tasks["dead"] else "0"
         name = escape(one["queue"]) + (" [yellow](paused)[/]" if one["paused"] else "")
-        overdue = words.spoken(one["oldest_overdue"]) if one["oldest_overdue"] != "PT0S" else ""
+        overdue = words.brief(one["oldest_overdue"]) if one["oldest_overdue"] != "PT0S" else ""
         table.add_row(
             name,
             *(str(tasks[state]) for state in ("scheduled", "leased", "done")),
             dead,
             overdue,
-            words.spoken(one["lateness"]["p99"]),
+            words.brief(one["lateness"]["p99"]),
+            _schedules(one.get("schedules")),
         )
     return table
+
+
+def _schedules(found: Document | None) -> str:
+    """Number of a queue's schedules, and when the next one fires; "" for none."""
+    if not found or not found["count"]:
+        return ""
+    return f"{found['count']}, {words.near(found['next_at'])}" if found["next_at"] else str(found["count"])
 
 
 @on_ledger

@@ -8,7 +8,6 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from duecourse.domain.spoken import span
 from duecourse.domain.times import MAX_INSTANT, format_instant, parse_duration, parse_instant, to_ms
 
 COLOURS = {"dead": "red", "done": "green", "leased": "cyan", "cancelled": "dim"}
@@ -46,9 +45,9 @@ def short(ms: int) -> str:
     return f"{ms} ms"
 
 
-def spoken(duration: str | None) -> str:
-    """An ISO 8601 duration as people say it; "" for none."""
-    return "" if duration is None else span(parse_duration(duration))
+def brief(duration: str | None) -> str:
+    """An ISO 8601 duration by its largest unit; "" for none."""
+    return "" if duration is None else short(parse_duration(duration))
 
 
 def state(word: str) -> str:

@@ -1,6 +1,7 @@
 """The calendar: nominal times of a rule, and what is wrong with one."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import count, dropwhile, takewhile
 
 from duecourse.adapters.calendar import clock, zones
@@ -48,13 +49,8 @@ class ZonedCalendar:
     def local(self, at: int, time_zone: str) -> str:
         """An instant (epoch ms) as RFC 3339 in a time zone: `2026-11-26T09:00:00+01:00`."""
         second, ms = divmod(at, 1000)
-        moment = (clock.EPOCH + second * clock.SECOND).astimezone(zones.zone(time_zone))
-        return moment.replace(microsecond=ms * 1000).isoformat(timespec="milliseconds" if ms else "seconds")
-
-    def changes_before(self, at: int, since: int, time_zone: str) -> bool:
-        """True if the zone's distance to UTC is another one at an instant than at an earlier one (epoch ms)."""
-        zone = zones.zone(time_zone)
-        return clock.offset(zone, at // 1000) != clock.offset(zone, since // 1000)
+        moment = datetime.fromtimestamp(second, zones.zone(time_zone))
+        return moment.replace(microsecond=ms * 1000).isoformat(timespec="milliseconds") if ms else moment.isoformat()
 
     def _without_times(self, rule: Rule) -> Iterator[FieldError]:
         endless = replaced(rule, until=None)

@@ -41,7 +41,8 @@ class ClaimAnswer(NamedTuple):
     """Answer of claim.lua; `flat` are stored ids and records in turn.
 
     `bodies` are payloads apart from their records, each behind the place of its record among those. The next claim
-    declares the tenants in `want` and `following`.
+    declares the tenants in `want` and `following`. `schedules` are due ones: stored id, record, payload where that is
+    apart, in turn.
     """
 
     now: int
@@ -56,7 +57,7 @@ class ClaimAnswer(NamedTuple):
     following: list[bytes]
     aside: int
     bodies: list[Any]
-    schedules_due: int
+    schedules: list[bytes] | None
 
     @property
     def size(self) -> int:
@@ -114,7 +115,6 @@ def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries) -> C
         throttled=bool(got.throttled),
         priority=DEFAULT_PRIORITY if got.priority < 0 else got.priority,
         aside=before.aside + got.aside,
-        schedules_due=bool(got.schedules_due),
     )
 
 

@@ -2,21 +2,26 @@
 
 import secrets
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from duecourse.adapters.redis import arguments
 from duecourse.adapters.redis.answers import SETTLED, ClaimAnswer, begun, claimed, readable
-from duecourse.adapters.redis.ledger import RedisLedger
 from duecourse.adapters.redis.record import stored_id
+from duecourse.adapters.redis.schedules import RedisSchedules
 from duecourse.adapters.redis.verbs import in_steps
 from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Settlement
+from duecourse.domain.schedule import TENANT
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
 from duecourse.ports.leases import MAX_CLAIM, NO_DELIVERIES, Begun, Claim, Deliveries, Lease, Settled
 from duecourse.ports.ledger import check_count
 
+SCHEDULES = TENANT.encode()
+"""Name that a claim answers where schedules are due whose keys it was not given."""
 
-class RedisLeases(RedisLedger):
-    """Tasks, for their workers."""
+
+class RedisLeases(RedisSchedules):
+    """Tasks, for their workers, who fire what schedules they find due."""
 
     def claim(
         self,
@@ -31,21 +36,22 @@ class RedisLeases(RedisLedger):
     ) -> Claim:
         """See LeaseStore. Leases whose reply is lost lapse; the claim is not sent again."""
         check_count(limit, MAX_CLAIM, least=1)
-        claim, size = Claim(), 0
+        claim, size, most = Claim(), 0, limit
         terms = (arguments.trigger(trigger), *arguments.deliveries(deliveries), *arguments.kinds(kinds))
         while True:
-            most = limit - len(claim.tasks)
             bounds = (most, lease_ms, max_bytes, size, secrets.token_bytes(8 * most))
             answer = self._verbs.run("claim", shard, self._verbs.met(shard), (*self._ending, *bounds, *terms))
             got = ClaimAnswer(*answer)
             claim = claimed(claim, got, shard.queue, deliveries)
             self._verbs.meet(shard, got.want + got.following)
             size += got.size
-            if not got.want or len(claim.tasks) >= limit or size >= max_bytes:
+            goes_on = size < max_bytes and any(tenant != SCHEDULES for tenant in got.want)
+            most = limit - len(claim.tasks) if goes_on else 0
+            if not most and SCHEDULES not in got.want:
                 break
         if claim.tasks:
             self._record.meet(shard)  # no ring and no tick would find the others of a queue whose record is lost
-        return claim
+        return replace(claim, schedules=self._due(shard, got.schedules)) if got.schedules else claim
 
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:
         """See LeaseStore. A lease whose reply is lost lapses; the verb is not sent again."""

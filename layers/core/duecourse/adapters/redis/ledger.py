@@ -7,6 +7,7 @@ from duecourse.adapters.redis.adds import Adds
 from duecourse.adapters.redis.arguments import Argument, ending
 from duecourse.adapters.redis.connect import Client, node_of
 from duecourse.adapters.redis.keys import Keys, hung_at, shards_key
+from duecourse.adapters.redis.lines import execute
 from duecourse.adapters.redis.queue_settings import FIELDS, settings_of
 from duecourse.adapters.redis.record import UNREADABLE, body_field, lease_end, stored_id, unpack
 from duecourse.adapters.redis.scripts import Request
@@ -65,7 +66,8 @@ class RedisLedger:
         """See Ledger."""
         if self._scripts.travel:
             return self._scripts.travel.now()
-        seconds, micros = self._scripts.call(lambda: node_of(self._client, shards_key(self._namespace)).time())
+        node = node_of(self._client, shards_key(self._namespace))
+        seconds, micros = self._scripts.call(lambda: execute(node, "TIME"))
         return int(seconds) * 1000 + int(micros) // 1000
 
     def shards(self) -> list[Shard]:
@@ -130,7 +132,7 @@ class RedisLedger:
         return len(every), (*every, "successors", "bodies", "bell_at", *FIELDS)
 
     def _read_stats(self, shard: Shard, answer: Any) -> Stats:
-        now, tasks, leased, done, dead, head, parked, ring, bell, fields, waiting = answer
+        now, tasks, leased, done, dead, head, parked, ring, bell, fields, waiting, schedules, fires = answer
         successors, bodies, travelling, *settings = fields
         scheduled = tasks - int(successors or 0) - int(bodies or 0) - leased - done - dead
         heads = self._heads(self._verbs.keys(shard), ring)
@@ -139,7 +141,8 @@ class RedisLedger:
         part = share(settings_of(settings), shard.number, self._sharding.count(shard.queue))
         travel = self._scripts.travel
         now = travel.now() if travel else now
-        return Stats(scheduled, leased, done, dead, oldest, hung_at(bell or travelling) or 0, part, now)
+        hung = hung_at(bell or travelling) or 0
+        return Stats(scheduled, leased, done, dead, oldest, hung, part, now, schedules, int(fires or 0))
 
     def _heads(self, keys: Keys, ring: Sequence[bytes]) -> list[bytes]:
         """Due times of the earliest task of each tenant in the ring."""

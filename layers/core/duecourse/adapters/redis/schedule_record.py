@@ -1,7 +1,8 @@
 """A schedule as a record: its definition is the payload, its progress is the state (lua/modules/series.lua)."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from duecourse.adapters.redis.record import pack_rest
@@ -36,6 +37,7 @@ LETTERS = {
     Became.MISSED: "M",
 }
 BECAME = {letter: became for became, letter in LETTERS.items()}
+OCCURRENCE = re.compile(r"(-?)([0-9a-f.]*)(?:\+(\d+))?([A-Z])")
 NONE = "-"
 """Word for no nominal time."""
 
@@ -68,8 +70,7 @@ def pack_progress(progress: Progress) -> str:
     """The parts of a schedule's state that are not of scripts alone."""
     nominal = NONE if progress.nominal is None else _word(progress.nominal)
     counts = (progress.version, nominal, progress.fired, progress.skipped, progress.missed, _zones_word(progress))
-    recent = (f"{_word(one.nominal)}{LETTERS[one.became]}{one.besides or ''}" for one in progress.recent)
-    return f"{' '.join(map(str, counts))}|{' '.join(recent)}"
+    return f"{' '.join(map(str, counts))}|{''.join(_words(progress.recent))}"
 
 
 def unpack_schedule(task: Task) -> Kept:
@@ -172,7 +173,7 @@ def _progress(state: str, due_at: int) -> Progress:
         missed=int(missed),
         zones=zones.partition(",")[0],
         former=_former(zones),
-        recent=tuple(map(_occurrence, recent.split())),
+        recent=tuple(_occurrences(recent)),
     )
 
 
@@ -187,15 +188,29 @@ def _former(word: str) -> FormerTime | None:
     return FormerTime(former[0], _instant(former[1])) if former else None
 
 
-def _occurrence(word: str) -> Occurrence:
-    at = next(place for place, letter in enumerate(word) if letter.isupper())
-    return Occurrence(_instant(word[:at]), BECAME[word[at]], int(word[at + 1 :] or 0))
+def _words(recent: Iterable[Occurrence]) -> Iterator[str]:
+    """Occurrences by the time from each to the next, which is left out where it is the same again."""
+    before, usual = 0, 0
+    for one in recent:
+        gap = one.nominal - before
+        word = "" if gap == usual else _word(gap) if gap >= 0 else f"-{_word(-gap)}"
+        yield f"{word}{f'+{one.besides}' if one.besides else ''}{LETTERS[one.became]}"
+        before, usual = one.nominal, gap
 
 
-def _word(at: int) -> str:
-    """An instant (epoch ms) as hexadecimal digits of its seconds, and of its milliseconds behind a point."""
-    seconds, ms = divmod(at, 1000)
-    return f"{seconds:x}.{ms:x}" if ms else f"{seconds:x}"
+def _occurrences(recent: str) -> Iterator[Occurrence]:
+    at, gap = 0, 0
+    for sign, word, besides, letter in OCCURRENCE.findall(recent):
+        if word:
+            gap = -_instant(word) if sign else _instant(word)
+        at += gap
+        yield Occurrence(at, BECAME[letter], int(besides or 0))
+
+
+def _word(ms: int) -> str:
+    """Milliseconds as hexadecimal digits of the seconds, and of the milliseconds behind a point."""
+    seconds, rest = divmod(ms, 1000)
+    return f"{seconds:x}.{rest:x}" if rest else f"{seconds:x}"
 
 
 def _instant(word: str) -> int:

@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from heapq import nsmallest
 from typing import Any
@@ -21,9 +22,9 @@ from duecourse.adapters.redis.verbs import in_steps
 from duecourse.domain.batches import cut
 from duecourse.domain.schedule import TENANT, Firing, Kept, Progress, Schedule
 from duecourse.domain.task import DEFAULT_TENANT, MARK, Shard
-from duecourse.errors import BeyondQuota, LedgerTooOld, QuotaExceeded, TaskDamaged
+from duecourse.errors import BeyondQuota, LedgerTooOld, QuotaExceeded, StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.ports.ledger import check_count
-from duecourse.ports.schedules import MAX_FIRE, Fired, Put, SchedulePage
+from duecourse.ports.schedules import MAX_FIRE, Fired, Put, SchedulePage, Written
 from duecourse.ports.tasks import BEYOND, QUOTAS
 
 log = logging.getLogger("duecourse.store")
@@ -42,7 +43,7 @@ OWN, TASK = 5, 7
 class RedisSchedules(RedisLedger):
     """Schedules: records of a tenant that no user can have, each in the shard of its occurrences."""
 
-    def put_schedule(self, schedule: Schedule, progress: Progress, *, if_version: int | None = None) -> Put:
+    def put_schedule(self, schedule: Schedule, progress: Progress, *, if_version: int | None = None) -> Written:
         """See ScheduleStore."""
         shard, tenant = self._schedules_shard(schedule.queue, schedule.id), schedule.tenant
         rest = pack_schedule(schedule, progress, os.urandom(8))
@@ -56,9 +57,9 @@ class RedisSchedules(RedisLedger):
             rest,
         ]
         self._record.admit(shard, tenant)
-        _, _, code, wait_ms = self._adds.run_registered("schedule", shard, [TENANT, tenant], terms)
+        now, _, code, wait_ms = self._adds.run_registered("schedule", shard, [TENANT, tenant], terms)
         if code in PUT:
-            return PUT[code]
+            return Written(PUT[code], now)
         raise _rejection(code, wait_ms, schedule)
 
     def schedule(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Kept | None:
@@ -80,7 +81,7 @@ class RedisSchedules(RedisLedger):
         schedules: dict[str, Kept] = {}
         for shard in dict.fromkeys(names[id] for id in shown):
             own = [prefix + id for id in shown if names[id] == shard]
-            found = self._readable(shard, own)
+            found = _readable(shard.queue, self._scheduled(shard, own))
             schedules |= {kept.schedule.id: kept for kept in found.values() if kept}
         return SchedulePage([schedules[id] for id in shown if id in schedules], shown[-1] if more else "")
 
@@ -91,16 +92,6 @@ class RedisSchedules(RedisLedger):
         terms = (stored_schedule(tenant, id), tenant, "" if generation is None else generation)
         _, _, dropped = self._verbs.run("unschedule", self._schedules_shard(queue, id), [TENANT, tenant], terms)
         return bool(dropped)
-
-    def due_schedules(self, shard: Shard, limit: int = MAX_FIRE) -> list[Kept]:
-        """See ScheduleStore; one that cannot be read is only logged, and put off for a minute."""
-        due, now = self._verbs.keys(shard).due(TENANT), self.now()
-        sids = self._scripts.command("ZRANGEBYSCORE", due, "-inf", now, "LIMIT", 0, limit)
-        found = self._readable(shard, [sid.decode() for sid in sids])
-        broken = [sid for sid, kept in found.items() if kept is None]
-        if broken:
-            self._fire(shard, [TENANT], [(sid, sid, "", "", "") for sid in broken])
-        return [kept for kept in found.values() if kept]
 
     def coming_schedules(self) -> Iterator[Kept]:
         """See ScheduleStore."""
@@ -116,7 +107,7 @@ class RedisSchedules(RedisLedger):
         while True:
             page = self._scripts.command("ZRANGEBYSCORE", due, since, "+inf", "LIMIT", 0, size, "WITHSCORES")
             sids, last = [sid.decode() for sid in page[::2]], int(page[-1]) if page else since
-            yield from filter(None, self._readable(shard, sids).values())
+            yield from filter(None, _readable(shard.queue, self._scheduled(shard, sids)).values())
             if len(sids) < size:
                 return
             # Those that are due at one time may be more than a page: then the next one is larger.
@@ -166,16 +157,27 @@ class RedisSchedules(RedisLedger):
         there = {sid: Found(data, None) for sid, data in zip(sids, records, strict=True) if data is not None}
         return self._whole(shard, there)
 
-    def _readable(self, shard: Shard, sids: Sequence[str]) -> dict[str, Kept | None]:
-        """Schedules by stored id, of those that are there; None, with a line of log, for one that cannot be read."""
-        found: dict[str, Kept | None] = {}
-        for sid, one in self._scheduled(shard, sids).items():
-            try:
-                found[sid] = _kept(shard.queue, sid, one)
-            except TaskDamaged:
-                log.exception("schedule %s in queue %s waits because its record cannot be read", sid, shard.queue)
-                found[sid] = None
-        return found
+    def _due(self, shard: Shard, flat: Sequence[bytes]) -> list[Kept]:
+        """Schedules that a claim found due; one that cannot be read is only logged, and put off for a minute."""
+        rows = zip(map(bytes.decode, flat[::3]), flat[1::3], flat[2::3], strict=True)
+        found = _readable(shard.queue, {sid: Found(data, None, payload) for sid, data, payload in rows})
+        broken = [sid for sid, kept in found.items() if kept is None]
+        if broken:
+            with suppress(StoreUnavailable, StoreMisused):  # the next claim finds them: this one has leased tasks
+                self._fire(shard, [TENANT], [(sid, sid, "", "", "") for sid in broken])
+        return [kept for kept in found.values() if kept]
+
+
+def _readable(queue: str, records: Mapping[str, Found]) -> dict[str, Kept | None]:
+    """Schedules by stored id; None, with a line of log, for one that cannot be read."""
+    found: dict[str, Kept | None] = {}
+    for sid, one in records.items():
+        try:
+            found[sid] = _kept(queue, sid, one)
+        except TaskDamaged:
+            log.exception("schedule %s in queue %s waits because its record cannot be read", sid, queue)
+            found[sid] = None
+    return found
 
 
 def _kept(queue: str, sid: str, found: Found) -> Kept:

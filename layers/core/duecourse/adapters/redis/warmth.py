@@ -7,7 +7,7 @@ from duecourse.adapters.redis.scripts import load
 from duecourse.adapters.redis.verbs import Verbs
 from duecourse.domain.task import Shard
 
-WORKED = ("claim", "work", "settle", "extend")
+WORKED = ("claim", "fire", "work", "settle", "extend")
 """Verbs that a worker of tasks uses."""
 TENANTS = 8
 """Number of tenants whose tasks are looked at: those whose heads come due first."""

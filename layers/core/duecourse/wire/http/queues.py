@@ -132,6 +132,13 @@ class LatenessView(TypedDict):
     p99: Annotated[str | None, about("Lateness that 99 of 100 tasks did not exceed.", "PT0.005S")]
 
 
+class SchedulesOfQueueView(TypedDict):
+    """Schedules of a queue, of all tenants."""
+
+    count: Annotated[int, about("Number of schedules, paused ones and those that are over too.", 2)]
+    next_at: Annotated[ShownInstant | None, about("Time at which the next one fires; null for none.")]
+
+
 class QueueView(SettingsView):
     """Settings and figures of a queue."""
 
@@ -140,6 +147,7 @@ class QueueView(SettingsView):
     tasks: Annotated[CountsView, about("Number of tasks in each state.")]
     oldest_overdue: Annotated[str, about("Waiting time of the oldest due task.", "PT0S")]
     lateness: Annotated[LatenessView, about("Lateness of the claims of the last hour.")]
+    schedules: NotRequired[Annotated[SchedulesOfQueueView, about("Schedules of the queue; for operators.")]]
     dead_by_tenant: NotRequired[
         Annotated[
             dict[str, int],
@@ -190,6 +198,9 @@ def show_queue(seen: QueueStatus) -> QueueView:
         "oldest_overdue": format_duration(seen.oldest_overdue_ms),
         "lateness": {"p50": _duration(seen.late_p50_ms), "p99": _duration(seen.late_p99_ms)},
     }
+    if seen.schedules is not None:
+        next_at = None if seen.fires_at is None else format_instant(seen.fires_at)
+        view["schedules"] = {"count": seen.schedules, "next_at": next_at}
     if seen.dead_by_tenant is not None:
         view["dead_by_tenant"] = dict(seen.dead_by_tenant)
     return cast(QueueView, view)

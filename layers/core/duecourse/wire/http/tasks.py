@@ -100,7 +100,8 @@ class Retry(Strict):
 
     def policy(self) -> RetryPolicy:
         """The same in the domain's words."""
-        return RetryPolicy(self.max_attempts, self.backoff, self.factor, self.max_backoff, self.jitter)
+        factor = round(self.factor, 2)  # which is what a record keeps
+        return RetryPolicy(self.max_attempts, self.backoff, factor, self.max_backoff, self.jitter)
 
 
 class AddTask(Strict):

@@ -7,8 +7,8 @@
 --         may have unbegun, lease ms of delivery; and of each that is worked here, if not all are (modules/handover.lua)
 -- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}, lease
 --         ms, priority (-1 for none), 1 where due tasks wait for the end of leases, {tenant whose turn is next...} or
---         {}, how many were put aside, {place of a record among those, its payload where that stands apart...}, 1 where
---         schedules are due}; the record is "" of a task that is put off, for it cannot be read
+--         {}, how many were put aside, {place of a record among those, its payload where that stands apart...}, due
+--         schedules (modules/dues.lua), nil where there are none}; the record is "" of a task that is put off, for it cannot be read
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
@@ -65,7 +65,12 @@ if not bell.is_throttled() then
   left, front = rounds.backlog()
   left = left + handover.more_aside()
 end
+local schedules = false
+if rounds.schedules_due then
+  require 'dues'
+  schedules = dues.read(want)
+end
 return {
   shard.NOW, at, died, left, want, handed, lease_ms, handout.PRIORITY, waits_for_leases and 1 or 0, front, waits,
-  payloads, rounds.schedules_due and 1 or 0,
+  payloads, schedules,
 }

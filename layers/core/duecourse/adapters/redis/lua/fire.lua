@@ -122,12 +122,9 @@ end
 
 -- Takes over what has ended, or lives again, since the schedule was read.
 local function take_over(state, recent)
-  for word in string.gmatch(recent, '%S+') do
-    local time, besides = match(word, '^(.-)[LDXC](%d*)$')
-    if time then
-      state.recent = string.gsub(' ' .. state.recent .. ' ',
-        ' ' .. string.gsub(time, '%.', '%%.') .. '%u' .. besides .. ' ', ' ' .. word .. ' ')
-      state.recent = sub(state.recent, 2, -2)
+  for _, at, letter in series.remembered(recent) do
+    if match(letter, '[LDXC]') then
+      series.became_at(state, at, letter)
     end
   end
 end

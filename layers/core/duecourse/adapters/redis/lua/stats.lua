@@ -4,7 +4,7 @@
 -- ARGV    fields of meta
 -- RETURNS {now, tasks (with successors, without schedules), leased, done, dead, the heads' first entry, that of the parked, the tenants at
 --         both ends of the ring, when the bell goes (nil where none hangs), the fields' values, when the longest due of
---         those that are put aside was due (nil for none)}
+--         those that are put aside was due (nil for none), schedules, when the first of them fires (nil for none)}
 
 local TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local DEAD, META, BELL, PARKED = KEYS[6], KEYS[8], KEYS[9], KEYS[10]
@@ -44,10 +44,11 @@ local function ends_of_ring()
   return tenants
 end
 
+local schedules, fires = call('ZCARD', SCHEDULES), call('ZRANGE', SCHEDULES, 0, 0, 'WITHSCORES')[2]
 return {
   values.now(''),
-  call('HLEN', TASKS) - call('ZCARD', SCHEDULES), call('ZCARD', LEASED), call('ZCARD', DONE), call('ZCARD', DEAD),
+  call('HLEN', TASKS) - schedules, call('ZCARD', LEASED), call('ZCARD', DONE), call('ZCARD', DEAD),
   first_head(), call('ZRANGE', PARKED, 0, 0, 'WITHSCORES'), ends_of_ring(),
   call('GET', BELL), call('HMGET', META, unpack(ARGV)),
-  oldest_waiting() or false,
+  oldest_waiting() or false, schedules, tonumber(fires or nil) ~= fields.NEVER and fires or false,
 }

@@ -4,12 +4,13 @@
 -- but in its payload, which no script reads:
 --   head     version, next nominal time ("-" for none), fired, skipped, missed, version of the time zones (with the former
 --            one, and the nominal time that it gave, where a later one gave another)
---   recent   of each of the last occurrences: its nominal time, a letter (BECAME), and how many missed times it stands
---            for besides, where there are any; oldest first
+--   recent   of each of the last occurrences, oldest first: how much later its nominal time is than that of the one
+--            before (of the first the time itself, and nothing where it is as much as before), "+" and how many missed
+--            times it stands for besides, where there are any, and a letter (BECAME)
 --   live     nominal times of occurrences that have not ended, as in their ids
 --   waiting  nominal time, as in its id, of the one that waits for the end of those; it is due at fields.NEVER
--- A nominal time in head and recent is its seconds in hexadecimal digits, with "." and likewise its milliseconds where it
--- has any. An occurrence's id is its schedule's with "@" and its nominal time in UTC.
+-- A time in head and recent is its seconds in hexadecimal digits, with "." and likewise its milliseconds where it has
+-- any. An occurrence's id is its schedule's with "@" and its nominal time in UTC.
 
 local MOST_LIVE = 32 -- the newest, which a change of the overlap finds
 local SKIPPED = 'S'
@@ -25,8 +26,8 @@ function series.schedule_of(sid)
   return '*/' .. match(sid, '^(.*)@')
 end
 
--- The same in head's and recent's words; nil where it is none.
-local function word_of(time)
+-- The same as epoch milliseconds; nil where it is none.
+local function instant_of(time)
   local year, month, day, hour, minute, second, ms =
     match(time or '', '^(%d%d%d%d)%-(%d%d)%-(%d%d)T(%d%d):(%d%d):(%d%d)%.?(%d*)Z$')
   if not year then
@@ -36,8 +37,22 @@ local function word_of(time)
   local y = year - math.floor(march / 10)
   local days = 365 * y + math.floor(y / 4) - math.floor(y / 100) + math.floor(y / 400)
     + math.floor((306 * march + 5) / 10) + day - 719469
-  local word = string.format('%x', days * 86400 + hour * 3600 + minute * 60 + second)
-  return ms == '' and word or word .. string.format('.%x', tonumber(ms))
+  return (days * 86400 + hour * 3600 + minute * 60 + second) * 1000 + (tonumber(ms) or 0)
+end
+
+-- Goes through `recent`: the place of each letter, its nominal time in epoch milliseconds, and the letter.
+function series.remembered(recent)
+  local at, gap, find = 0, 0, string.gmatch(recent, '(%-?)([%l%d]*)%.?([%l%d]*)%+?%d*()(%u)')
+  return function()
+    local sign, seconds, ms, place, letter = find()
+    if place then
+      if seconds ~= '' then
+        gap = (tonumber(seconds, 16) * 1000 + (tonumber(ms, 16) or 0)) * (sign == '' and 1 or -1)
+      end
+      at = at + gap
+    end
+    return place, at, letter
+  end
 end
 
 -- A schedule's state, nil where it cannot be read.
@@ -63,17 +78,18 @@ local function words_without(words, gone)
   return kept
 end
 
--- Notes what became of an occurrence, where it is among the last.
-function series.became(state, time, letter)
-  local word, padded, at = word_of(time), ' ' .. state.recent, 1
-  while word and at do
-    local _, last = string.find(padded, ' ' .. word, at, true)
-    if last and match(padded, '^%u', last + 1) then
-      state.recent, at = sub(padded, 2, last) .. letter .. sub(padded, last + 2), nil
-    else
-      at = last
+-- Notes what became of the occurrence of an instant, where it is among the last.
+function series.became_at(state, instant, letter)
+  for place, at in series.remembered(state.recent) do
+    if at == instant then
+      state.recent = sub(state.recent, 1, place - 1) .. letter .. sub(state.recent, place + 1)
+      return
     end
   end
+end
+
+function series.became(state, time, letter)
+  series.became_at(state, instant_of(time), letter)
 end
 
 -- Notes an occurrence that has not ended.
