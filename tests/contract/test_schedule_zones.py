@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
-from duecourse.domain.schedule import AT_ADD, NEVER, Cron, Every, FormerTime, Kept, Progress, Repeat, RRule, Rule, Schedule
+from duecourse.domain.schedule import (
+    AT_ADD,
+    NEVER,
+    Cron,
+    Every,
+    FormerTime,
+    Kept,
+    Progress,
+    Repeat,
+    RRule,
+    Rule,
+    Schedule,
+)
 from duecourse.domain.values import replaced
 from duecourse.engine.firing import Firer
 from duecourse.engine.schedules import Schedules

@@ -879,9 +879,7 @@ def test_an_occurrence_over_a_quota_counts_as_skipped(limited: Store, overlap: O
     assert now.skipped == 1
 
 
-def test_a_run_over_a_quota_is_rejected_with_its_name_and_changes_nothing(
-    limited: Store, clock: HandClock
-) -> None:
+def test_a_run_over_a_quota_is_rejected_with_its_name_and_changes_nothing(limited: Store, clock: HandClock) -> None:
     put(limited, tenant="acme", overlap=Overlap.SKIP)
     verbs = Schedules(limited, ZonedCalendar(), lambda task: task)
     ids = [verbs.run("default", "s", "acme") for _ in range(2)]

@@ -37,7 +37,12 @@ def test_a_schedule_has_the_fields_of_a_request_an_id_and_a_tenant() -> None:
     assert (number, problems) == (3, ())
     assert daily.rule.repeat == Cron("0 9 * * MON-FRI")
     assert daily.rule.starts_at == parse_instant("2026-11-26T08:00:00Z")
-    assert (daily.payload, daily.overlap, daily.tenant, daily.file) == ('{"month":10,"shares":[0,-2,3,0.5,1500.0]}', Overlap.SKIP, "-", 3)
+    assert (daily.payload, daily.overlap, daily.tenant, daily.file) == (
+        '{"month":10,"shares":[0,-2,3,0.5,1500.0]}',
+        Overlap.SKIP,
+        "-",
+        3,
+    )
     assert hourly.rule.repeat == Every(3_600_000)
     assert (hourly.queue, hourly.tenant, hourly.paused) == ("imports", "acme", True)
     assert parse_file(RIGHT + "# the same").digest != digest
@@ -66,7 +71,11 @@ def test_a_schedule_has_the_fields_of_a_request_an_id_and_a_tenant() -> None:
         ("number: 1_000\nschedules: []", "number", "plain decimal"),
         ("number: !!int zz\nschedules: []", "number", "plain decimal"),
         ("number: 1\nschedules:\n- repeat: {every: 1:30}", "schedules.0.repeat.every", "plain decimal"),
-        ("number: 1\nschedules: [{id: a, payload: {n: [.5, -1.5e+3, 190:20:30.15]}}]", "schedules.0.payload.n.2", "line 2"),
+        (
+            "number: 1\nschedules: [{id: a, payload: {n: [.5, -1.5e+3, 190:20:30.15]}}]",
+            "schedules.0.payload.n.2",
+            "line 2",
+        ),
         ("number: 1\nschedules: [{id: a, payload: {n: .nan}}]", "schedules.0.payload.n", "plain decimal"),
         ("number: 1", "schedules", "is required"),
         ("number: 1\nschedules: []\nmore: 1", "more", "is not a known field"),

@@ -11,7 +11,7 @@ from duecourse.ports.calendar import Calendar
 from duecourse.ports.schedules import ScheduleStore
 
 BACK_MS = [60_000 * 4**number for number in range(6)]
-"""How far back the time before is looked for, ever farther: a rule may have one each second."""
+"""Spans in which the time before is looked for, ever longer: a rule may have one each second."""
 
 
 class Zones:

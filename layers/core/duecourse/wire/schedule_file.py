@@ -97,10 +97,10 @@ def _value(text: str) -> Any:
 
 
 def _misread(node: Any, path: str = "") -> Iterator[FieldError]:
-    """What YAML reads as its writer did not mean it.
+    """Keys and numbers of a YAML node that may be read as their writer did not mean them.
 
-    That is a key that is no text, or there twice, so that the later one hides the one before; and a number that is not
-    written in plain decimal.
+    Such a key is no text, or there twice: the later one would hide the one before. Such a number is not written in
+    plain decimal.
     """
     names: set[str] = set()
     for place, one in enumerate(node.value if node and isinstance(node.value, list) else ()):
