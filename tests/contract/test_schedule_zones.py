@@ -7,14 +7,28 @@ from typing import Any
 
 import pytest
 
-from duecourse.domain.schedule import AT_ADD, NEVER, Cron, Every, FormerTime, Progress, Repeat, Rule, Schedule
+from duecourse.adapters.calendar.calendar import ZonedCalendar
+from duecourse.domain.schedule import (
+    AT_ADD,
+    NEVER,
+    Cron,
+    Every,
+    FormerTime,
+    Kept,
+    Progress,
+    Repeat,
+    RRule,
+    Rule,
+    Schedule,
+)
 from duecourse.domain.values import replaced
 from duecourse.engine.firing import Firer
 from duecourse.engine.schedules import Schedules
-from duecourse.engine.zones import Zones
+from duecourse.engine.zones import Zones, renewed
 from duecourse.ports.store import Store
 from tests.support.clock import START, HandClock
 from tests.support.schedules import fire_due
+from tests.support.steps import within
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -74,9 +88,9 @@ def progress(store: Store, id: str = "daily") -> Progress:
 
 def renew(store: Store, calendar: Zoned) -> int:
     zones = Zones(store, lambda: calendar)
-    renewed = zones.renew(lambda: 60_000)
+    moved = zones.renew(lambda: 60_000)
     assert zones.are_known
-    return renewed
+    return moved
 
 
 @pytest.fixture(autouse=True)
@@ -121,6 +135,20 @@ def test_a_time_that_stays_gets_the_version_and_says_nothing(store: Store) -> No
     assert renew(store, NEW) == 1
     assert progress(store) == replaced(before, zones="2026g")
     assert "Recomputed" not in verbs(store, NEW).get("default", "daily").why
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_time_of_each_second_of_the_day_is_moved_at_little_cost(hours: int) -> None:
+    hours_of_day = ",".join(map(str, range(9, 17)))
+    seconds = ",".join(map(str, range(60)))
+    rule = Rule(RRule(f"FREQ=MINUTELY;BYHOUR={hours_of_day};BYSECOND={seconds}"), MIDNIGHT)
+    last, first = MIDNIGHT + 17 * HOUR - 1_000, MIDNIGHT + DAY + 9 * HOUR
+    now = last if hours < 0 else first  # and by older zones it was an hour after the last one, or before the first one
+    before = Progress(nominal=now - hours * HOUR, next_at=now - hours * HOUR, zones="2000a")
+    kept = Kept(Schedule("s", "webhook", rule), before, 0, 0)
+    calendar = ZonedCalendar()
+    next(calendar.times(rule, MIDNIGHT))  # its days are found once
+    assert within(10_000, lambda: renewed(kept, calendar)).nominal == now
 
 
 def test_elapsed_time_knows_no_zone(store: Store) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.client import Client
 from duecourse.domain.bulk import Act, Bulk
 from duecourse.domain.outcomes import Ending
@@ -31,6 +32,7 @@ from duecourse.domain.schedule import (
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Shard, Status, Task
 from duecourse.domain.values import replaced
+from duecourse.engine.schedules import Schedules
 from duecourse.errors import BeyondQuota, InvalidInput, QuotaExceeded
 from duecourse.ports.leases import Delivery
 from duecourse.ports.schedules import Fired, Put
@@ -898,6 +900,24 @@ def test_an_occurrence_over_a_quota_counts_as_skipped(limited: Store, overlap: O
     now = kept(limited, "s", "acme").progress
     assert [one.became for one in now.recent] == [Became.SKIPPED, Became.LIVE]
     assert now.skipped == 1
+
+
+def test_a_run_over_a_quota_is_rejected_with_its_name_and_changes_nothing(limited: Store, clock: HandClock) -> None:
+    put(limited, tenant="acme", overlap=Overlap.SKIP)
+    verbs = Schedules(limited, ZonedCalendar(), lambda task: task)
+    ids = [verbs.run("default", "s", "acme") for _ in range(2)]
+    before = kept(limited, "s", "acme")
+    with pytest.raises(QuotaExceeded) as full:
+        verbs.run("default", "s", "acme")
+    assert full.value.quota == "tenant_max_pending"
+    assert kept(limited, "s", "acme") == before
+    limited.cancel("default", ids, tenant="acme")
+    limited.configure("default", {"tenant_max_pending": 100, "tenant_adds_per_minute": 1})
+    clock.advance(MINUTE)
+    verbs.run("default", "s", "acme")
+    with pytest.raises(QuotaExceeded) as full:
+        verbs.run("default", "s", "acme")
+    assert (full.value.quota, full.value.wait_ms) == ("tenant_adds_per_minute", MINUTE)
 
 
 def test_what_replaces_another_needs_no_room_beside_it(limited: Store) -> None:

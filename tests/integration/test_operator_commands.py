@@ -397,6 +397,9 @@ def test_a_wrong_file_of_schedules_is_one_line_with_every_wrong_field_and_code_2
     assert place.run("schedules", "diff", str(tmp_path / "none.yaml")).exit_code == 2
 
 
+CRON = ("schedules", "add", "report", "--cron", "0 9 * * *")
+
+
 def test_exit_codes_and_the_one_line_of_an_error(place: Place) -> None:
     bring(place.store, "scheduled")
     for words, code, said in (
@@ -410,6 +413,10 @@ def test_exit_codes_and_the_one_line_of_an_error(place: Place) -> None:
         (("add", "report", "--payload", "{bad"), 2, "--payload: must be JSON, or @FILE with JSON in it"),
         (("add", "report", "--more", "[1]"), 2, "--more: must be a JSON object"),
         (("schedules", "add", "report", "--more", "7"), 2, "--more: must be a JSON object"),
+        (("add", "report", "--id", "x", "--queue", "q", "--more", '{"id": "y", "queue": "r"}'), 2, "--more: id, queue"),
+        ((*CRON, "--more", '{"repeat": {"every": "PT1H"}}'), 2, "--more: repeat must not be given by an option too"),
+        ((*CRON, "--more", '{"payload": {"n": 1}, "kind": "x"}'), 2, "--more: kind must not"),
+        (("schedules", "preview", "--every", "PT1H", "--count", "2", "--more", '{"count": 3}'), 2, "--more: count"),
         (("schedules", "change", "none", "null"), 2, "CHANGES: must be a JSON object"),
         (("schedules", "show", "none"), 1, "Queue default has no schedule none."),
         (("schedules", "add", "report", "--cron", "0 25 * * *"), 2, "repeat.cron"),

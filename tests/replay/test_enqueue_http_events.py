@@ -13,7 +13,7 @@ from duecourse.domain.times import format_instant
 from duecourse.ports.tasks import Move
 from tests.support.functions import cases, invoke, saved
 from tests.support.ledger import LEASE_MS, bring, claim_one, new
-from tests.support.requests import WEBHOOK, ask, replay, wrong
+from tests.support.requests import DAILY, WEBHOOK, ask, replay, wrong
 from tests.support.wired import Wire
 from tests.unit.test_template_policies import ROUTES
 
@@ -392,6 +392,15 @@ def test_a_body_without_a_type_changes_nothing_whatever_the_route(store: MemoryS
         answer = invoke("enqueue_http", event | {"rawPath": path, "body": '{"delay": 5}'})
         assert answer["statusCode"] == 415, (method, path, answer)
     assert store.get("default", "a") == before
+
+
+@pytest.mark.parametrize("body", ["{bad", "[1]", '{"colour": 1}'])
+def test_a_route_that_reads_no_body_ignores_what_one_holds(body: str, store: MemoryStore) -> None:
+    bring(store, "dead")
+    assert ask("POST", "/schedules", DAILY).status == 201
+    assert ask("POST", "/schedules/daily/run", body).status == 201
+    assert ask("POST", "/tasks/a/replay", body).status == 200
+    assert ask("DELETE", "/tasks/a", body).status == 204
 
 
 def test_a_request_without_a_body_needs_no_type(store: MemoryStore) -> None:

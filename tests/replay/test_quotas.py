@@ -91,7 +91,7 @@ def test_a_run_of_a_schedule_over_a_quota_is_429_and_its_series_counts_nothing(s
     assert acme("POST", "/schedules", DAILY).status == 201
     before = acme("GET", "/schedules/daily").body
     add("a")
-    assert over(acme("POST", "/schedules/daily/run"), quota="")
+    assert over(acme("POST", "/schedules/daily/run"))
     assert store.group("default", "daily", "acme") == []
     assert acme("GET", "/schedules/daily").body == before
     assert acme("DELETE", "/tasks/a").status == 204

@@ -39,7 +39,7 @@ def zone(name: str) -> ZoneInfo:
 def zone_names() -> list[str]:
     """A name for each distinct zone: the first in the alphabet of those with the same data."""
     found: dict[bytes, str] = {}
-    for name in sorted(files("tzdata").joinpath("zones").read_text().split()):
+    for name in sorted({*files("tzdata").joinpath("zones").read_text().split()} - {"Factory"}):
         found.setdefault(files("tzdata").joinpath("zoneinfo", *name.split("/")).read_bytes(), name)
     return list(found.values())
 

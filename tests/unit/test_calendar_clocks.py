@@ -205,12 +205,33 @@ def test_zones_are_those_of_the_package_whatever_the_system_has(tmp_path: object
         "zone.tab",
         "UTC ",
         "UTC\0",
+        "Factory",
+        "posixrules",
+        "localtime",
+        100 * "x",
     ],
 )
 def test_what_is_no_name_of_a_zone_is_an_error_of_its_field(name: str) -> None:
-    assert problems(rule("@daily", name)) == {"time_zone": zones.UNKNOWN}
+    [(field, problem)] = problems(rule("@daily", name)).items()
+    assert (field, problem.startswith(zones.UNKNOWN)) == ("time_zone", True)
     with pytest.raises(InvalidInput):
         CALENDAR.local(0, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("Europe/Viena", "Europe/Vienna"),
+        ("europe/vienna", "Europe/Vienna"),
+        ("Berlin", "Europe/Berlin"),
+        ("New York", "America/New_York"),
+        ("utc", "UTC"),
+        ("Mars/Base", ""),
+    ],
+)
+def test_an_unknown_zone_is_an_error_that_suggests_the_nearest_name(name: str, near: str) -> None:
+    hint = f": {near}?" if near else ", such as Europe/Vienna or UTC"
+    assert problems(rule("@daily", name)) == {"time_zone": zones.UNKNOWN + hint}
 
 
 def test_an_instant_is_shown_as_the_zone_shows_it() -> None:

@@ -344,7 +344,7 @@ def test_an_end_of_ten_thousand_rare_starts_takes_few_steps(scene: Scene) -> Non
 def test_a_change_of_another_version_changes_nothing(scene: Scene) -> None:
     scene.verbs.add(WEEKLY)
     change(scene, subject="Other")
-    with pytest.raises(errors.VersionConflict):
+    with pytest.raises(errors.VersionConflict, match="The reminder has another version"):
         scene.verbs.change("weekly", SeriesChange({"subject": "Late"}, ("subject",), 1))
 
 

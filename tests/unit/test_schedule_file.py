@@ -15,7 +15,7 @@ number: 3
 schedules:
   - id: daily
     kind: report
-    payload: {month: 10}
+    payload: {month: 10, shares: [0, -2, +3, .5, 1.5e+3]}
     repeat: {cron: 0 9 * * MON-FRI}
     time_zone: Europe/Vienna
     overlap: skip
@@ -37,7 +37,12 @@ def test_a_schedule_has_the_fields_of_a_request_an_id_and_a_tenant() -> None:
     assert (number, problems) == (3, ())
     assert daily.rule.repeat == Cron("0 9 * * MON-FRI")
     assert daily.rule.starts_at == parse_instant("2026-11-26T08:00:00Z")
-    assert (daily.payload, daily.overlap, daily.tenant, daily.file) == ('{"month":10}', Overlap.SKIP, "-", 3)
+    assert (daily.payload, daily.overlap, daily.tenant, daily.file) == (
+        '{"month":10,"shares":[0,-2,3,0.5,1500.0]}',
+        Overlap.SKIP,
+        "-",
+        3,
+    )
     assert hourly.rule.repeat == Every(3_600_000)
     assert (hourly.queue, hourly.tenant, hourly.paused) == ("imports", "acme", True)
     assert parse_file(RIGHT + "# the same").digest != digest
@@ -60,6 +65,18 @@ def test_a_schedule_has_the_fields_of_a_request_an_id_and_a_tenant() -> None:
         ("schedules: []", "number", "is required"),
         ("number: 0\nschedules: []", "number", "greater"),
         ("number: '1'\nschedules: []", "number", "integer"),
+        ("number: 010\nschedules: []", "number", "must be a plain decimal number, or text in quotes, in line 1"),
+        ("number: 1:30\nschedules: []", "number", "plain decimal"),
+        ("number: 0x1f\nschedules: []", "number", "plain decimal"),
+        ("number: 1_000\nschedules: []", "number", "plain decimal"),
+        ("number: !!int zz\nschedules: []", "number", "plain decimal"),
+        ("number: 1\nschedules:\n- repeat: {every: 1:30}", "schedules.0.repeat.every", "plain decimal"),
+        (
+            "number: 1\nschedules: [{id: a, payload: {n: [.5, -1.5e+3, 190:20:30.15]}}]",
+            "schedules.0.payload.n.2",
+            "line 2",
+        ),
+        ("number: 1\nschedules: [{id: a, payload: {n: .nan}}]", "schedules.0.payload.n", "plain decimal"),
         ("number: 1", "schedules", "is required"),
         ("number: 1\nschedules: []\nmore: 1", "more", "is not a known field"),
         ("number: 1\nschedules: [{id: a}, 7]", "schedules.1.body", "must be a JSON object"),
@@ -103,7 +120,6 @@ print("yaml" in sys.modules, "tzdata" in sys.modules)
     [
         ("number: 1\nschedules: [{id: a, starts_at: 2026-02-30}]", "cannot be read"),
         ("number: 1\nschedules: [{id: a, starts_at: 2026-03-30T25:00:00Z}]", "cannot be read"),
-        ("number: !!int zz\nschedules: []", "cannot be read"),
         ("number: !!bool zz\nschedules: []", "cannot be read"),
         ("number: !!timestamp zz\nschedules: []", "cannot be read"),
         (f"number: {'9' * 5_000}\nschedules: []", "cannot be read"),

@@ -180,9 +180,12 @@ class ScheduleExists(Conflict):
 
 
 class VersionConflict(Conflict):
-    """The schedule has another version than `if_version`: read it again, then decide."""
+    """The schedule or reminder has another version than `if_version`: read it again, then decide."""
 
     code = "version-conflict"
+
+    def __init__(self, what: str = "schedule") -> None:
+        super().__init__(f"The {what} has another version than `if_version`: read it again, then decide.")
 
 
 class LeaseLost(Conflict):

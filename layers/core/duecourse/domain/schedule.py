@@ -235,12 +235,14 @@ class Kept(NamedTuple):
 class Firing(NamedTuple):
     """One step of a schedule: it adds `tasks` and moves to `progress`, if it still is as `kept` was read.
 
-    `tasks` are those of the newest entries of `progress.recent` that are live, in their order.
+    `tasks` are those of the newest entries of `progress.recent` that are live, in their order. One `by_hand` adds its
+    task whatever runs, or does nothing at all.
     """
 
     kept: Kept
     tasks: tuple[NewTask, ...]
     progress: Progress
+    by_hand: bool = False
 
 
 @value(frozen=True, slots=True)

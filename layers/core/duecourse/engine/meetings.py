@@ -130,7 +130,7 @@ class Meetings:
                 continue  # it has fired, or another changed it
             start = status.upcoming[0].nominal if status.upcoming else status.series.rule.starts_at
             return Moved(id, start, [], [], [], status)
-        raise VersionConflict
+        raise VersionConflict("reminder")
 
     def _moved_alone(self, id: str, asked: SeriesChange, tenant: str) -> Moved:
         problems = _beside_the_start(asked)

@@ -79,7 +79,7 @@ class Occurrences:
                 return name.nominal, mark
             self._put(series, name.nominal, tenant)
             mark = replaced(mark, since=series.since)  # and looks again: the series may have been changed meanwhile
-        raise VersionConflict
+        raise VersionConflict("reminder")
 
     def is_start(self, rule: Rule, at: int) -> bool:
         """True if a rule has this start."""

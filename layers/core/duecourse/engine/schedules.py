@@ -34,7 +34,7 @@ from duecourse.domain.task import DEFAULT_TENANT, NewTask, Task
 from duecourse.domain.times import MAX_INSTANT, format_instant
 from duecourse.domain.values import maker, replaced
 from duecourse.engine.course import Course
-from duecourse.errors import FieldError, InvalidInput, QuotaExceeded, ScheduleExists, TaskNotFound, VersionConflict
+from duecourse.errors import FieldError, InvalidInput, ScheduleExists, TaskNotFound, VersionConflict
 from duecourse.ports.calendar import Calendar
 from duecourse.ports.schedules import Fired, Put, ScheduleStore
 
@@ -198,34 +198,21 @@ class Schedules:
             raise _absent(queue, id, tenant)
 
     def run(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> str:
-        """Add one occurrence now, beside the series; answers its id. Raises TaskNotFound and QuotaExceeded."""
+        """Add one occurrence now, beside the series; answers its id.
+
+        Raises TaskNotFound, and QuotaExceeded or BeyondQuota, with nothing changed.
+        """
         for _ in range(TRIES):
             kept = self._kept(queue, id, tenant)
             now = self._store.now()
             nominal = next(at for at in count(now) if self._task(kept.schedule, occurrence_id(id, at)) is None)
             task = kept.schedule.occurrence(nominal, now)._replace(by=self._by)
             recent = (*kept.progress.recent, Occurrence(nominal, Became.LIVE))[-RECENT:]
-            beside = kept._replace(schedule=replaced(kept.schedule, overlap=Overlap.ALLOW))
-            [fired] = self._store.fire(
-                self._store.shard_of(queue, "", id), [Firing(beside, (task,), replaced(kept.progress, recent=recent))]
-            )
+            firing = Firing(kept, (task,), replaced(kept.progress, recent=recent), by_hand=True)
+            [fired] = self._store.fire(self._store.shard_of(queue, "", id), [firing])
             if fired is Fired.FIRED:
-                if self._task(kept.schedule, task.id) is None:
-                    self._take_back(queue, id, tenant, nominal)
-                    raise QuotaExceeded
                 return task.id
         raise VersionConflict
-
-    def _take_back(self, queue: str, id: str, tenant: str, nominal: int) -> None:
-        """Forget an occurrence that was skipped over a quota: its caller knows, and the series misses nothing."""
-        skipped = Occurrence(nominal, Became.SKIPPED)
-        for _ in range(TRIES):
-            kept = self._kept(queue, id, tenant)
-            recent = tuple(one for one in kept.progress.recent if one != skipped)
-            later = replaced(kept.progress, skipped=kept.progress.skipped - 1, recent=recent)
-            [fired] = self._store.fire(self._store.shard_of(queue, "", id), [Firing(kept, (), later)])
-            if fired is Fired.FIRED:
-                return
 
     def backfill(
         self, queue: str, id: str, span: tuple[int, int], overlap: Overlap | None, tenant: str = DEFAULT_TENANT

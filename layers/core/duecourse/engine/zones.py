@@ -10,6 +10,9 @@ from duecourse.errors import QuotaExceeded, StoreUnavailable
 from duecourse.ports.calendar import Calendar
 from duecourse.ports.schedules import ScheduleStore
 
+BACK_MS = [60_000 * 4**number for number in range(6)]
+"""Spans in which the time before is looked for, ever longer: a rule may have one each second."""
+
 
 class Zones:
     """Schedules of a ledger, and the calendar of this process, which is opened where there are schedules."""
@@ -74,9 +77,12 @@ def _nearest(kept: Kept, calendar: Calendar, was: int) -> int | None:
     following = next(calendar.times(rule, was - 1), None)
     if following == was:
         return was
-    before = [*takewhile(lambda at: at < was, calendar.times(rule, was - DAY_MS))]
-    is_nearer = before and (following is None or was - before[-1] <= following - was)
-    return before[-1] if is_nearer else following
+    farthest = DAY_MS - 1 if following is None else min(DAY_MS - 1, following - was)
+    for back in (*(one for one in BACK_MS if one < farthest), farthest):
+        before = [*takewhile(lambda at: at < was, calendar.times(rule, was - back - 1))]
+        if before:
+            return before[-1]
+    return following
 
 
 def _is_of_older(progress: Progress, calendar: Calendar) -> bool:

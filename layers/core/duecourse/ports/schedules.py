@@ -98,6 +98,9 @@ class ScheduleStore(Ledger, Protocol):
         as skipped. With `replace` those before are cancelled, by force. A task over a quota of its tenant is not added:
         it counts as skipped. One whose id exists, in whatever state, is kept as it is.
 
+        A firing `by_hand` is alone in its call, and no `overlap` holds for it. Raises QuotaExceeded and BeyondQuota as
+        an add does where its task is over a quota; then nothing has changed.
+
         The step that ends an occurrence notes in its schedule what became of it, and lets the one that waits be due.
         The step that schedules it again (a replay, a move, an add in place of a dead one) notes that it is live.
         """

@@ -97,7 +97,7 @@ def delete_schedule(id: ScheduleId, queue: ChangedQueue = DEFAULT_QUEUE) -> Resp
 
 @router.post("/schedules/<id>/run")
 @needs(Role.CALLER)
-@rejects(TaskNotFound, VersionConflict, QuotaExceeded)
+@rejects(TaskNotFound, VersionConflict, QuotaExceeded, BeyondQuota)
 def run_schedule(id: ScheduleId, queue: ChangedQueue = DEFAULT_QUEUE) -> Response[answers.RunAnswer]:
     """Add one occurrence now, beside the series."""
     task_id = app().schedules.speaking_as(by()).run(queue, id, tenant())

@@ -23,6 +23,9 @@ MAX_SCHEDULES = 10_000
 MAX_TEXT = 4_000_000
 """Maximum number of characters of a file."""
 TEXT = "tag:yaml.org,2002:str"
+NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+PLAIN = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?", re.ASCII)
+"""A number that YAML 1.1 reads as everyone does: to it, 010 is 8 and 1:30 is 90."""
 UNQUOTED = re.compile("while scanning an alias|cannot start any token")
 """The parser's words of a value such as * * * * * or @daily."""
 
@@ -79,7 +82,7 @@ def _value(text: str) -> Any:
             raise InvalidInput([FieldError("file", "must not have an alias (*name): write each schedule out")])
         reader = loader(text)
         node = reader.get_single_node()
-        wrong = list(islice(_misnamed(node), MAX_ERRORS))
+        wrong = list(islice(_misread(node), MAX_ERRORS))
         if wrong:
             raise InvalidInput(wrong)
         return reader.construct_document(node) if node else None
@@ -93,8 +96,12 @@ def _value(text: str) -> Any:
         raise InvalidInput([FieldError("file", "nests too deep")]) from None
 
 
-def _misnamed(node: Any, path: str = "") -> Iterator[FieldError]:
-    """Keys of a YAML node's objects that are no text, or there twice: the later one would hide the schedules before."""
+def _misread(node: Any, path: str = "") -> Iterator[FieldError]:
+    """Keys and numbers of a YAML node that may be read as their writer did not mean them.
+
+    Such a key is no text, or there twice: the later one would hide the one before. Such a number is not written in
+    plain decimal.
+    """
     names: set[str] = set()
     for place, one in enumerate(node.value if node and isinstance(node.value, list) else ()):
         key, value = one if isinstance(one, tuple) else (None, one)
@@ -105,7 +112,10 @@ def _misnamed(node: Any, path: str = "") -> Iterator[FieldError]:
         elif key is not None and name in names:
             yield FieldError(field, f"{PROBLEM}, again in line {key.start_mark.line + 1}")
         names.add(name)
-        yield from _misnamed(value, f"{field}.")
+        if value.tag in NUMBERS and not (isinstance(value.value, str) and PLAIN.fullmatch(value.value)):
+            line = value.start_mark.line + 1
+            yield FieldError(field, f"must be a plain decimal number, or text in quotes, in line {line}")
+        yield from _misread(value, f"{field}.")
 
 
 def _schedule(value: Any, number: int) -> Schedule:

@@ -18,6 +18,10 @@ MOST = 1_000
 """The most tasks of one request for a replay."""
 
 
+USUAL: Document = {"payload": {}, "queue": fields.DEFAULT}
+"""Fields of a task that its command gives even where no option does."""
+
+
 def object_of(option: str, text: str) -> Document:
     """The JSON object of an option, or of a file that is named behind an @. Raises HarnessError, naming the option."""
     try:
@@ -27,6 +31,18 @@ def object_of(option: str, text: str) -> Document:
     if not isinstance(found, dict):
         raise HarnessError(f"{option}: must be a JSON object, or @FILE with one")
     return found
+
+
+def body_of(options: Document, more: str, usual: Document) -> Document:
+    """Fields of a command's options, and those of `--more` beside them, before which a `usual` value gives way.
+
+    Raises HarnessError, naming the fields that both give.
+    """
+    further = object_of("--more", more)
+    twice = [name for name in further if name in options and options[name] != usual.get(name)]
+    if twice:
+        raise HarnessError(f"--more: {', '.join(twice)} must not be given by an option too")
+    return options | further
 
 
 @on_ledger
@@ -49,8 +65,9 @@ def add(  # noqa: PLR0913, PLR0917 - one for each option
 
         duecourse add report --payload @report.json --more '{"deadline": "PT1H"}'
     """
-    body = {"kind": kind, "payload": object_of("--payload", payload), "queue": queue, **object_of("--more", more)}
-    answer = ledger.ask("POST", "/tasks", body=body | fields.given(id=id, delay=delay, due_at=due_at))
+    given = {"kind": kind, "payload": object_of("--payload", payload), "queue": queue}
+    options = given | fields.given(id=id, delay=delay, due_at=due_at)
+    answer = ledger.ask("POST", "/tasks", body=body_of(options, more, USUAL))
     screen.answer(answer, lambda found: _tell(found["task"], "added" if found["created"] else "existed already"))
 
 

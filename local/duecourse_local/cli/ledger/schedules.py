@@ -10,12 +10,14 @@ from duecourse.domain.schedule import Overlap
 
 from .. import console
 from . import fields, words
-from .changes import object_of
+from .changes import USUAL, body_of, object_of
 from .command import Screen, agreed, on_ledger
 from .filed import diff
 from .place import Document, Ledger, quoted
 
 PAGE = 100
+TIMES = 10
+"""Times of a preview, unless a number is given."""
 app = typer.Typer(no_args_is_help=True, help="List, show, add, pause and preview schedules.")
 
 Id = Annotated[str, typer.Argument(help="Id of the schedule.")]
@@ -88,14 +90,9 @@ def add(  # noqa: PLR0913, PLR0917 - one for each option
         duecourse schedules add report --every PT24H --more '{"overlap": "skip"}'
     """  # noqa: E501 - a command is one line
     repeat = fields.given(cron=cron, every=every, rrule=rrule)
-    body = {
-        "kind": kind,
-        "payload": object_of("--payload", payload),
-        "queue": queue,
-        "repeat": repeat,
-        **object_of("--more", more),
-    }
-    answer = ledger.ask("POST", "/schedules", body=body | fields.given(id=id, time_zone=time_zone))
+    given = {"kind": kind, "payload": object_of("--payload", payload), "queue": queue, "repeat": repeat}
+    options = given | fields.given(id=id, time_zone=time_zone)
+    answer = ledger.ask("POST", "/schedules", body=body_of(options, more, USUAL | {"repeat": {}}))
     screen.answer(answer, lambda found: _tell(found["schedule"], "added" if found["created"] else "existed already"))
 
 
@@ -187,7 +184,7 @@ def preview(  # noqa: PLR0913, PLR0917 - one for each option
     since: Annotated[
         str | None, typer.Option("--from", help="Time from which on: RFC 3339.", show_default="now")
     ] = None,
-    count: Annotated[int, typer.Option(help="Maximum number of times.", min=1, max=1_000)] = 10,
+    count: Annotated[int, typer.Option(help="Maximum number of times.", min=1, max=1_000)] = TIMES,
     more: Annotated[str, typer.Option(help="Further fields of POST /schedules/preview.")] = "{}",
 ) -> None:
     """Print the times of a rule; nothing is stored.
@@ -196,8 +193,9 @@ def preview(  # noqa: PLR0913, PLR0917 - one for each option
 
         duecourse schedules preview --cron '30 2 * * *' --time-zone Europe/Vienna --from 2027-03-27T00:00:00Z
     """
-    body = {"repeat": fields.given(cron=cron, every=every, rrule=rrule), "count": count, **object_of("--more", more)}
-    body |= fields.given(**{"time_zone": time_zone, "from": since})
+    repeat = fields.given(cron=cron, every=every, rrule=rrule)
+    options = {"repeat": repeat, "count": count} | fields.given(**{"time_zone": time_zone, "from": since})
+    body = body_of(options, more, {"repeat": {}, "count": TIMES})
     screen.answer(ledger.ask("POST", "/schedules/preview", body=body), lambda found: _show_times(found["times"]))
 
 

@@ -33,12 +33,13 @@ class Field(NamedTuple):
         """An error that says which field is wrong, and why."""
         return ValueError(f"field {self.place} ({self.name}): {problem}")
 
-    def number(self, text: str) -> int:
-        """The number of a name or of digits."""
+    def number(self, text: str, item: str = "") -> int:
+        """The number of a name or of digits; an error quotes the item around an empty text."""
         if text in self.names:
             return self.low + self.names.index(text)
         if not NUMBER.fullmatch(text) or not self.low <= int(text) <= self.high:
-            raise self.wrong(f"{text or 'nothing'!r} must be {self._allowed()}")
+            written = text or item
+            raise self.wrong(f"{repr(written) if written else 'an empty value'} must be {self._allowed()}")
         return int(text)
 
     def _allowed(self) -> str:
@@ -75,7 +76,7 @@ def plain(field: Field, item: str) -> Iterator[int]:
     """Numbers of a value, a range, `*` or `?`, with or without a step. `5/15` begins at 5 and ends with the field."""
     base, slash, text = item.partition("/")
     step = _step(field, text) if slash else 1
-    first, last = _ends(field, base, open_ended=bool(slash))
+    first, last = _ends(field, base, item)
     return iter(range(first, last + 1, step))
 
 
@@ -88,14 +89,14 @@ def _step(field: Field, text: str) -> int:
 _OVER = {1: "hour", 2: "day", 3: "month", 4: "year", 5: "week"}
 
 
-def _ends(field: Field, base: str, *, open_ended: bool) -> tuple[int, int]:
+def _ends(field: Field, base: str, item: str) -> tuple[int, int]:
     if base in ANY:
         return field.low, _end(field, field.low)
     low, dash, high = base.partition("-")
-    first = field.number(low)
+    first = field.number(low, item)
     if not dash:
-        return first, _end(field, first) if open_ended else first
-    last = field.number(high)
+        return first, first if base == item else _end(field, first)
+    last = field.number(high, item)
     if field is WEEKDAY and last == 0 < first:
         last = 7
     if last < first:

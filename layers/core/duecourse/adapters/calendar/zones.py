@@ -10,7 +10,11 @@ from duecourse.errors import FieldError, InvalidInput
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-UNKNOWN = "must be the IANA name of a time zone, such as Europe/Vienna or UTC"
+UNKNOWN = "must be the IANA name of a time zone"
+NO_ZONE = {"Factory", "posixrules", "localtime"}
+"""Names of a machine whose zone is not set, or is its own."""
+LIKE = 0.8
+"""Likeness from which on a name is suggested for another."""
 
 
 def version() -> str:
@@ -26,14 +30,23 @@ def names() -> frozenset[str]:
     """Every name of a zone, in its own letters: a file system may take others for the same."""
     from importlib.resources import files
 
-    return frozenset(files("tzdata").joinpath("zones").read_text().split())
+    return frozenset(files("tzdata").joinpath("zones").read_text().split()) - NO_ZONE
 
 
 def zone(name: str) -> ZoneInfo:
     """The zone of a name. Raises InvalidInput of `time_zone`."""
     if name not in names():
-        raise InvalidInput([FieldError("time_zone", UNKNOWN)])
+        raise InvalidInput([FieldError("time_zone", UNKNOWN + _hint(name))])
     return _read(name)
+
+
+def _hint(name: str) -> str:
+    """The known name that is nearest to an unknown one, by its whole name or its city."""
+    from difflib import get_close_matches
+
+    known = {text.lower(): one for one in sorted(names()) for text in (one.rpartition("/")[2], one)}
+    near = get_close_matches(name.lower(), known, 1, LIKE)
+    return f": {known[near[0]]}?" if near else ", such as Europe/Vienna or UTC"
 
 
 @cache

@@ -131,7 +131,9 @@ class RedisSchedules(RedisLedger):
         self, shard: Shard, tenants: Sequence[str], packed: Sequence[Sequence[arguments.Argument]]
     ) -> list[Fired]:
         every = (0, 0, *arguments.alone("", None), *(part for one in packed for part in one))
-        _, _, codes = self._verbs.run("fire", shard, tenants, every)
+        _, _, codes, wait_ms = self._verbs.run("fire", shard, tenants, every)
+        if codes and codes[0] < 0:
+            raise _over_quota(codes[0], wait_ms)
         return [Fired.FIRED if code else Fired.STALE for code in codes]
 
     def _schedules_shard(self, queue: str, id: str) -> Shard:
@@ -194,6 +196,10 @@ def _rejection(code: int, wait_ms: int, schedule: Schedule) -> Exception:
         return LedgerTooOld()
     if code == DAMAGED:
         return TaskDamaged(f"the record of schedule {schedule.id} cannot be read: delete the schedule")
+    return _over_quota(code, wait_ms)
+
+
+def _over_quota(code: int, wait_ms: int) -> BeyondQuota | QuotaExceeded:
     reply = REPLIES[code]
     return BeyondQuota(BEYOND[reply], "payload") if reply in BEYOND else QuotaExceeded(QUOTAS[reply], wait_ms)
 
@@ -210,7 +216,7 @@ def _packed(firing: Firing, call: bytes) -> tuple[arguments.Argument, ...]:
         before.next_at,
         before.version,
         firing.progress.next_at,
-        schedule.overlap[0],
+        "h" if firing.by_hand else schedule.overlap[0],
         len(firing.tasks),
     )
     tasks = (

@@ -3,21 +3,23 @@
 -- KEYS    as in modules/shard.lua, with the due sets of schedules and of their tenants
 -- ARGV    those of add.lua before its tasks, which say nothing here; then for each schedule: its stored id, that of the
 --         schedule whose occurrences it adds, what became known of it ("<generation> <due> <version> <when it fires
---         next> <overlap's first letter> <how many occurrences>", or "" where it cannot be read: then it is put off),
+--         next> <overlap's first letter, or h where it is fired by hand> <how many occurrences>", or "" where it
+--         cannot be read: then it is put off),
 --         head and recent of its state (modules/series.lua) with a bar between them, 8 bytes that are this firing's
 --         alone; and of each occurrence what add.lua takes of a task
--- RETURNS {now, bell_at, {1 fired, 0 it was not as it was read, or waits...}}; fewer than schedules where its bytes ran
---         out
+-- RETURNS {now, bell_at, {1 fired, 0 it was not as it was read, or waits; by hand also -12 to -17 of add.lua, and nothing
+--         is done...}, for how many ms the tenant is then to wait}; fewer than schedules where its bytes ran out
 
 local SCHEDULES, BY = '*', 'schedule'
 local ITEM = 7
 local FIRED, STALE = 1, 0
 local SOON, LATE = 1000, 60000 -- ms until a backfill looks again that waits for the end of an occurrence
-local ALLOW, SKIP, QUEUE, REPLACE = 97, 115, 113, 114 -- a s q r
+local ALLOW, SKIP, QUEUE, REPLACE, BY_HAND = 97, 115, 113, 114, 104 -- a s q r h
 local FLAGGED = fields.OCCURRENCE / fields.CAME -- as `batch.fresh` takes a flag
 
 local touched = {} -- tenants whose tasks ended here
 local met = {} -- schedules of which occurrences may be in the batch and not written yet
+local refused, wait -- what a quota says to the latest occurrence
 
 -- Puts a schedule off that cannot be read, where it is due.
 local function put_off(sid)
@@ -63,7 +65,7 @@ end
 
 -- Adds the occurrence at this place, unless a quota refuses it; `instead` is the record whose place it takes, if any.
 local function add(sid, at, instead)
-  local refused = shard.QUOTAS and over.quota(sid, at, instead)
+  refused, wait = over.quota(sid, at, instead)
   if refused then
     return false
   end
@@ -101,7 +103,7 @@ local function occur(of, state, overlap, sid, at)
     end
     return 0, true
   end
-  local found = overlap == ALLOW and {} or look(of, state)
+  local found = (overlap == ALLOW or overlap == BY_HAND) and {} or look(of, state)
   if #found > 0 and overlap == SKIP then
     return 0, false
   elseif #found > 0 and overlap == QUEUE then
@@ -194,7 +196,9 @@ local function fire(sid, of, known, given, mine, at)
   local skipped = 0
   for i = at, at + (count - 1) * ITEM, ITEM do
     local others, added = occur(of, home_state, byte(overlap), ARGV[i], i)
-    if not added then
+    if not added and byte(overlap) == BY_HAND then
+      return refused -- before anything is written
+    elseif not added then
       series.became(state, series.time_of(ARGV[i]), 'S')
     end
     skipped = skipped + others + (added and 0 or 1)
@@ -234,4 +238,4 @@ if shard.ended then
   require 'waiters'
   waiters.publish(shard.ended)
 end
-return { shard.NOW, bell.hang(fresh), replies }
+return { shard.NOW, bell.hang(fresh), replies, wait or 0 }
