@@ -287,6 +287,23 @@ def test_an_occurrence_that_is_there_is_kept(store: Store, clock: HandClock) -> 
     assert kept(store).progress.skipped == 0
 
 
+def test_one_that_waits_goes_on_waiting_where_its_time_fires_again(store: Store, clock: HandClock) -> None:
+    overlapping(store, clock, Overlap.QUEUE, "leased")
+    fire(store, "s", START + 2 * MINUTE)
+    assert waits(store, occurrence(2))
+    store.cancel("default", [occurrence(1)], force=True)
+    assert not waits(store, occurrence(2))
+
+
+def test_one_of_a_series_that_was_added_anew_is_seen_once_its_time_fires(store: Store, clock: HandClock) -> None:
+    overlapping(store, clock, Overlap.SKIP, "ended")
+    store.drop_schedule("default", "s")
+    put(store, at=START + 2 * MINUTE, overlap=Overlap.SKIP)
+    fire(store)
+    fire(store)
+    assert became(store) == [Became.LIVE, Became.SKIPPED]
+
+
 def test_a_schedule_that_never_fires_hangs_no_bell(store: Store, clock: HandClock) -> None:
     store.put_schedule(series("over"), Progress())
     assert bell(store) == 0
@@ -556,19 +573,28 @@ def test_a_backfill_is_gone_with_the_step_that_adds_its_last(store: Store, overl
 
 
 @pytest.mark.parametrize("anew", [False, True], ids=["deleted", "added anew"])
-def test_a_backfill_ends_with_its_series(store: Store, clock: HandClock, anew: bool) -> None:
+@pytest.mark.parametrize("moved_ms", [1, -60 * MINUTE], ids=["", "on a clock that went back"])
+def test_a_backfill_ends_with_its_series(store: Store, clock: HandClock, anew: bool, moved_ms: int) -> None:
     fill = backfill(store, Overlap.ALLOW)
     assert fire(store, fill) is Fired.FIRED
     now = replaced(kept(store).progress, version=2)
     store.put_schedule(series(kind="other"), now, if_version=1)
     assert fire(store, fill) is Fired.FIRED, "a change is no end"
-    clock.advance(1)
+    clock.at += moved_ms
     store.drop_schedule("default", "s")
     if anew:
         put(store)
     assert fire(store, fill) is Fired.STALE
     assert store.schedule("default", fill) is None
     assert ids(store.group("default", "s")) == [occurrence(1), occurrence(2)]
+
+
+def test_a_backfill_goes_on_though_the_clock_went_back_before_it_began(store: Store, clock: HandClock) -> None:
+    put(store, at=START + 60 * MINUTE)
+    clock.at -= 60 * MINUTE
+    fill = backfill(store, Overlap.ALLOW)
+    assert fire(store, fill) is Fired.FIRED
+    assert ids(store.group("default", "s")) == [occurrence(1)]
 
 
 def test_what_a_backfill_leaves_out_is_counted_in_its_series(store: Store) -> None:
