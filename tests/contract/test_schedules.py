@@ -523,6 +523,14 @@ def test_replace_cancels_the_one_before(store: Store, clock: HandClock, first: s
     assert kept(store).progress.skipped == 0
 
 
+def test_replace_cancels_what_waits_by_the_policy_before_too(store: Store, clock: HandClock) -> None:
+    overlapping(store, clock, Overlap.QUEUE, "leased")
+    now = replaced(kept(store).progress, version=2)
+    store.put_schedule(series(overlap=Overlap.REPLACE), now, if_version=1)
+    fire(store)
+    assert became(store) == [Became.CANCELLED, Became.CANCELLED, Became.LIVE]
+
+
 @pytest.mark.parametrize(
     ("overlap", "found"),
     [
@@ -595,6 +603,13 @@ def test_a_backfill_goes_on_though_the_clock_went_back_before_it_began(store: St
     fill = backfill(store, Overlap.ALLOW)
     assert fire(store, fill) is Fired.FIRED
     assert ids(store.group("default", "s")) == [occurrence(1)]
+
+
+def test_a_time_that_a_backfill_and_its_series_add_at_once_is_the_firsts(store: Store, clock: HandClock) -> None:
+    fill = backfill(store, Overlap.ALLOW)
+    twice = [step(kept(store), START + MINUTE), step(kept(store, fill), due_at=START + 5 * MINUTE)]
+    assert store.fire(SHARD, twice) == [Fired.FIRED] * 2
+    assert standing(store, occurrence(1)).due_at == START + MINUTE
 
 
 def test_what_a_backfill_leaves_out_is_counted_in_its_series(store: Store) -> None:
@@ -903,12 +918,23 @@ def test_an_occurrence_over_a_quota_counts_as_skipped(limited: Store, overlap: O
     assert now.skipped == 1
 
 
-def test_what_replaces_another_needs_no_room_beside_it(limited: Store) -> None:
-    put(limited, tenant="acme", overlap=Overlap.REPLACE)
-    limited.add([new("t", tenant="acme", delay_ms=60 * MINUTE)])
-    fire(limited, tenant="acme")
-    fire(limited, tenant="acme")
-    assert became(limited, "s", "acme") == [Became.CANCELLED, Became.LIVE]
+@pytest.mark.parametrize(
+    ("overlap", "others", "found"),
+    [
+        (Overlap.REPLACE, 1, [Became.CANCELLED, Became.CANCELLED, Became.LIVE]),
+        (Overlap.QUEUE, 0, [Became.LIVE, Became.SKIPPED, Became.LIVE]),
+        (Overlap.ALLOW, 1, [Became.LIVE, Became.SKIPPED, Became.SKIPPED]),
+    ],
+)
+def test_only_what_takes_anothers_place_needs_no_room_beside_it(
+    limited: Store, overlap: Overlap, others: int, found: list[Became]
+) -> None:
+    put(limited, tenant="acme", overlap=overlap)
+    limited.add([new(f"t-{n}", tenant="acme", delay_ms=60 * MINUTE) for n in range(others)])
+    for _ in found:
+        fire(limited, tenant="acme")
+    assert became(limited, "s", "acme") == found
+    assert bool(limited.get("default", occurrence(3), "acme")) == (found[-1] is Became.LIVE)
 
 
 # Broken records, and what must not reach a schedule
