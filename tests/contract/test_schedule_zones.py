@@ -108,6 +108,12 @@ def test_a_time_moves_to_where_newer_zones_have_it_and_says_so(store: Store) -> 
     assert renew(store, NEW) == 0
 
 
+def test_a_time_that_is_later_by_newer_zones_doubles_none(store: Store) -> None:
+    add(store)
+    assert renew(store, Zoned("2026g", 0)) == 1
+    assert progress(store).nominal == NINE_IN_VIENNA + HOUR
+
+
 def test_older_zones_move_nothing_back(store: Store) -> None:
     add(store)
     renew(store, NEW)

@@ -501,6 +501,15 @@ def test_what_waits_may_be_cancelled_and_goes_with_its_schedule(store: Store, cl
     assert standing(store, occurrence(1)).status is Status.LEASED
 
 
+def test_what_waits_goes_on_waiting_through_a_change(store: Store, clock: HandClock) -> None:
+    overlapping(store, clock, Overlap.QUEUE, "leased")
+    now = replaced(kept(store).progress, version=2)
+    store.put_schedule(series(overlap=Overlap.QUEUE, kind="other"), now, if_version=1)
+    assert waits(store, occurrence(2))
+    store.cancel("default", [occurrence(1)], force=True)
+    assert not waits(store, occurrence(2))
+
+
 def test_what_waits_may_be_moved_and_runs_beside_then(store: Store, clock: HandClock) -> None:
     overlapping(store, clock, Overlap.QUEUE, "leased")
     store.move("default", [Move(occurrence(2))])
@@ -605,7 +614,7 @@ def test_a_backfill_goes_on_though_the_clock_went_back_before_it_began(store: St
     assert ids(store.group("default", "s")) == [occurrence(1)]
 
 
-def test_a_time_that_a_backfill_and_its_series_add_at_once_is_the_firsts(store: Store, clock: HandClock) -> None:
+def test_a_time_that_a_backfill_and_its_series_add_at_once_is_the_firsts(store: Store) -> None:
     fill = backfill(store, Overlap.ALLOW)
     twice = [step(kept(store), START + MINUTE), step(kept(store, fill), due_at=START + 5 * MINUTE)]
     assert store.fire(SHARD, twice) == [Fired.FIRED] * 2
