@@ -187,6 +187,21 @@ def test_a_firing_that_was_read_before_is_stale(store: Store, clock: HandClock) 
     assert [str(one) for one in store.fire(store.shard_of("default", "", "daily"), [step])] == ["stale"]
 
 
+def test_a_change_while_times_are_computed_stays(store: Store) -> None:
+    class Changed:
+        """The store, in which a caller changes the schedule before its new time is written."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "put_schedule":
+                verbs(store, OLD).change("default", "daily", {"rule": {"repeat": Cron("0 10 * * *")}})
+            return getattr(store, name)
+
+    add(store)
+    changed: Any = Changed()
+    assert Zones(changed, lambda: NEW).renew(lambda: 60_000) == 1
+    assert (progress(store).version, progress(store).nominal) == (2, NINE_IN_VIENNA + HOUR)
+
+
 def test_many_schedules_of_every_tenant_are_renewed_within_the_time_there_is(store: Store) -> None:
     for place in range(1_200):
         repeat = Cron("0 9 * * *") if place % 2 else Cron("0 10 * * *")
