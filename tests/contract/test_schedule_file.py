@@ -86,6 +86,7 @@ def test_the_highest_number_that_was_begun_stays_and_every_entry_is_known_until_
     assert not record.finish(2)
     assert not record.settle(3), "it is not applied"
     assert record.finish(3)
+    assert record.begin(3, "other", [DAILY]) == record.read(), "what is applied is what was begun"
     assert record.settle(3)
     assert record.read() == Noted(3, START, 3, 3, "c", frozenset({HOURLY}))
     assert record.highest() == 3
@@ -93,6 +94,9 @@ def test_the_highest_number_that_was_begun_stays_and_every_entry_is_known_until_
 
 def test_a_file_is_applied_once_and_what_is_changed_by_hand_after_that_stays(store: Store, clock: HandClock) -> None:
     assert apply(store, 1, one()) == FileChanges((DAILY,), (), (), ())
+    clock.advance(SETTLED_MS - 1)
+    assert apply(store, 1, one()) is None
+    assert store.schedule_files().read().settled == 0, "an earlier deployment may yet add what it has"
     verbs(store).change("default", "daily", {"paused": True})
     for later_ms in (0, SETTLED_MS, SETTLED_MS):
         clock.advance(later_ms)
@@ -101,10 +105,14 @@ def test_a_file_is_applied_once_and_what_is_changed_by_hand_after_that_stays(sto
     assert store.schedule_files().read().settled == 1
 
 
-def test_a_later_file_adds_changes_and_deletes_and_leaves_alone_what_was_made_by_hand(store: Store) -> None:
+def test_a_later_file_adds_changes_and_deletes_and_leaves_alone_what_was_made_by_hand(
+    store: Store, clock: HandClock, caplog: pytest.LogCaptureFixture
+) -> None:
     verbs(store).add(one("own"))
     apply(store, 1, one(), one("hourly"), one("same"))
+    clock.advance(1)
     changes = apply(store, 4, one(repeat=AT_TEN), one("new"), one("same"), one("own", AT_TEN))
+    assert "schedule own of queue default is not this file's, and is left alone" in caplog.text
     assert changes == FileChanges(
         added=(Entry("default", DEFAULT_TENANT, "new"),),
         changed=(DAILY,),
@@ -112,8 +120,10 @@ def test_a_later_file_adds_changes_and_deletes_and_leaves_alone_what_was_made_by
         foreign=(Entry("default", DEFAULT_TENANT, "own"),),
     )
     assert there(store) == {"daily": AT_TEN, "new": AT_NINE, "own": AT_NINE, "same": AT_NINE}
-    same = store.schedule("default", "same")
+    same, changed = store.schedule("default", "same"), store.schedule("default", "daily")
     assert same
+    assert changed
+    assert changed.schedule.rule.starts_at == START, "a change is no new beginning"
     assert (same.progress.version, same.schedule.file) == (2, 4), "the later file's, which no earlier one changes"
     apply(store, 5)
     assert there(store) == {"own": AT_NINE}
@@ -192,6 +202,8 @@ def test_an_earlier_file_beside_a_later_one_undoes_nothing_of_it(
     newer = files(store)
     between = Interrupted(store, verb, lambda: newer.apply(later) and None, calls)
     files(store, between).apply(file(2, one("a", AT_TEN), one("b"), one("e")))
+    if verb == "schedule" and calls < 4:
+        assert "e" not in there(store), "it was looked for once the later file had begun"
     newer.apply(later)
     kept = there(store)
     kept.pop("e", None)  # the earlier one may have added it since

@@ -118,6 +118,12 @@ def test_a_time_moves_to_where_newer_zones_have_it_and_says_so(store: Store) -> 
     assert renew(store, NEW) == 0
 
 
+def test_a_time_that_is_later_by_newer_zones_doubles_none(store: Store) -> None:
+    add(store)
+    assert renew(store, Zoned("2026g", 0)) == 1
+    assert progress(store).nominal == NINE_IN_VIENNA + HOUR
+
+
 def test_older_zones_move_nothing_back(store: Store) -> None:
     add(store)
     renew(store, NEW)
@@ -203,6 +209,21 @@ def test_a_firing_that_was_read_before_is_stale(store: Store, clock: HandClock) 
     clock.at = NINE_IN_VIENNA
     step = Firer(store, OLD).step(kept, clock.at)
     assert [str(one) for one in store.fire(store.shard_of("default", "", "daily"), [step])] == ["stale"]
+
+
+def test_a_change_while_times_are_computed_stays(store: Store) -> None:
+    class Changed:
+        """The store, in which a caller changes the schedule before its new time is written."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "put_schedule":
+                verbs(store, OLD).change("default", "daily", {"rule": {"repeat": Cron("0 10 * * *")}})
+            return getattr(store, name)
+
+    add(store)
+    changed: Any = Changed()
+    assert Zones(changed, lambda: NEW).renew(lambda: 60_000) == 1
+    assert (progress(store).version, progress(store).nominal) == (2, NINE_IN_VIENNA + HOUR)
 
 
 def test_many_schedules_of_every_tenant_are_renewed_within_the_time_there_is(store: Store) -> None:

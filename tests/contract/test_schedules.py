@@ -301,6 +301,23 @@ def test_an_occurrence_that_is_there_is_kept(store: Store, clock: HandClock) -> 
     assert kept(store).progress.skipped == 0
 
 
+def test_one_that_waits_goes_on_waiting_where_its_time_fires_again(store: Store, clock: HandClock) -> None:
+    overlapping(store, clock, Overlap.QUEUE, "leased")
+    fire(store, "s", START + 2 * MINUTE)
+    assert waits(store, occurrence(2))
+    store.cancel("default", [occurrence(1)], force=True)
+    assert not waits(store, occurrence(2))
+
+
+def test_one_of_a_series_that_was_added_anew_is_seen_once_its_time_fires(store: Store, clock: HandClock) -> None:
+    overlapping(store, clock, Overlap.SKIP, "ended")
+    store.drop_schedule("default", "s")
+    put(store, at=START + 2 * MINUTE, overlap=Overlap.SKIP)
+    fire(store)
+    fire(store)
+    assert became(store) == [Became.LIVE, Became.SKIPPED]
+
+
 def test_a_schedule_that_never_fires_hangs_no_bell(store: Store, clock: HandClock) -> None:
     store.put_schedule(series("over"), Progress())
     assert bell(store) == 0
@@ -499,6 +516,15 @@ def test_what_waits_may_be_cancelled_and_goes_with_its_schedule(store: Store, cl
     assert standing(store, occurrence(1)).status is Status.LEASED
 
 
+def test_what_waits_goes_on_waiting_through_a_change(store: Store, clock: HandClock) -> None:
+    overlapping(store, clock, Overlap.QUEUE, "leased")
+    now = replaced(kept(store).progress, version=2)
+    store.put_schedule(series(overlap=Overlap.QUEUE, kind="other"), now, if_version=1)
+    assert waits(store, occurrence(2))
+    store.cancel("default", [occurrence(1)], force=True)
+    assert not waits(store, occurrence(2))
+
+
 def test_what_waits_may_be_moved_and_runs_beside_then(store: Store, clock: HandClock) -> None:
     overlapping(store, clock, Overlap.QUEUE, "leased")
     store.move("default", [Move(occurrence(2))])
@@ -519,6 +545,14 @@ def test_replace_cancels_the_one_before(store: Store, clock: HandClock, first: s
     assert became(store) == [Became.DONE if first == "ended" else Became.CANCELLED, Became.LIVE]
     assert ids(claim(store)) == [occurrence(2)]
     assert kept(store).progress.skipped == 0
+
+
+def test_replace_cancels_what_waits_by_the_policy_before_too(store: Store, clock: HandClock) -> None:
+    overlapping(store, clock, Overlap.QUEUE, "leased")
+    now = replaced(kept(store).progress, version=2)
+    store.put_schedule(series(overlap=Overlap.REPLACE), now, if_version=1)
+    fire(store)
+    assert became(store) == [Became.CANCELLED, Became.CANCELLED, Became.LIVE]
 
 
 @pytest.mark.parametrize(
@@ -571,19 +605,35 @@ def test_a_backfill_is_gone_with_the_step_that_adds_its_last(store: Store, overl
 
 
 @pytest.mark.parametrize("anew", [False, True], ids=["deleted", "added anew"])
-def test_a_backfill_ends_with_its_series(store: Store, clock: HandClock, anew: bool) -> None:
+@pytest.mark.parametrize("moved_ms", [1, -60 * MINUTE], ids=["", "on a clock that went back"])
+def test_a_backfill_ends_with_its_series(store: Store, clock: HandClock, anew: bool, moved_ms: int) -> None:
     fill = backfill(store, Overlap.ALLOW)
     assert fire(store, fill) is Fired.FIRED
     now = replaced(kept(store).progress, version=2)
     store.put_schedule(series(kind="other"), now, if_version=1)
     assert fire(store, fill) is Fired.FIRED, "a change is no end"
-    clock.advance(1)
+    clock.at += moved_ms
     store.drop_schedule("default", "s")
     if anew:
         put(store)
     assert fire(store, fill) is Fired.STALE
     assert store.schedule("default", fill) is None
     assert ids(store.group("default", "s")) == [occurrence(1), occurrence(2)]
+
+
+def test_a_backfill_goes_on_though_the_clock_went_back_before_it_began(store: Store, clock: HandClock) -> None:
+    put(store, at=START + 60 * MINUTE)
+    clock.at -= 60 * MINUTE
+    fill = backfill(store, Overlap.ALLOW)
+    assert fire(store, fill) is Fired.FIRED
+    assert ids(store.group("default", "s")) == [occurrence(1)]
+
+
+def test_a_time_that_a_backfill_and_its_series_add_at_once_is_the_firsts(store: Store) -> None:
+    fill = backfill(store, Overlap.ALLOW)
+    twice = [step(kept(store), START + MINUTE), step(kept(store, fill), due_at=START + 5 * MINUTE)]
+    assert store.fire(SHARD, twice) == [Fired.FIRED] * 2
+    assert standing(store, occurrence(1)).due_at == START + MINUTE
 
 
 def test_what_a_backfill_leaves_out_is_counted_in_its_series(store: Store) -> None:
@@ -920,12 +970,23 @@ def test_a_run_over_a_quota_is_rejected_with_its_name_and_changes_nothing(limite
     assert (full.value.quota, full.value.wait_ms) == ("tenant_adds_per_minute", MINUTE)
 
 
-def test_what_replaces_another_needs_no_room_beside_it(limited: Store) -> None:
-    put(limited, tenant="acme", overlap=Overlap.REPLACE)
-    limited.add([new("t", tenant="acme", delay_ms=60 * MINUTE)])
-    fire(limited, tenant="acme")
-    fire(limited, tenant="acme")
-    assert became(limited, "s", "acme") == [Became.CANCELLED, Became.LIVE]
+@pytest.mark.parametrize(
+    ("overlap", "others", "found"),
+    [
+        (Overlap.REPLACE, 1, [Became.CANCELLED, Became.CANCELLED, Became.LIVE]),
+        (Overlap.QUEUE, 0, [Became.LIVE, Became.SKIPPED, Became.LIVE]),
+        (Overlap.ALLOW, 1, [Became.LIVE, Became.SKIPPED, Became.SKIPPED]),
+    ],
+)
+def test_only_what_takes_anothers_place_needs_no_room_beside_it(
+    limited: Store, overlap: Overlap, others: int, found: list[Became]
+) -> None:
+    put(limited, tenant="acme", overlap=overlap)
+    limited.add([new(f"t-{n}", tenant="acme", delay_ms=60 * MINUTE) for n in range(others)])
+    for _ in found:
+        fire(limited, tenant="acme")
+    assert became(limited, "s", "acme") == found
+    assert bool(limited.get("default", occurrence(3), "acme")) == (found[-1] is Became.LIVE)
 
 
 # Broken records, and what must not reach a schedule

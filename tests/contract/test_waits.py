@@ -8,6 +8,7 @@ import pytest
 
 from duecourse.domain.bulk import Act, Bulk
 from duecourse.domain.outcomes import Ending
+from duecourse.domain.schedule import Overlap
 from duecourse.domain.task import OnDuplicate, Shard, Status
 from duecourse.ports.leases import Delivery
 from duecourse.ports.store import Store
@@ -28,6 +29,7 @@ from tests.support.ledger import (
     new,
     settle,
 )
+from tests.support.schedules import fire, occurrence, put
 
 HEARD_S = 10.0
 DELIVERED = {"work": Delivery("lambda:work", 100, LEASE_MS)}
@@ -160,6 +162,16 @@ def test_each_end_is_published(store: Store, clock: HandClock, endings: Endings,
     ENDS[how](store, clock)
     assert heard(store, endings) == [A]
     assert store.await_ends(SHARD, [A], FOR_MS) == [True]
+
+
+def test_what_a_schedule_cancels_is_published(store: Store, endings: Endings) -> None:
+    put(store, overlap=Overlap.REPLACE)
+    put(store, "t", overlap=Overlap.QUEUE)
+    for id in ("s", "s", "t", "t"):
+        fire(store, id)
+    assert heard(store, endings) == [Waited("default", "-", occurrence(1))]
+    store.drop_schedule("default", "t")
+    assert heard(store, endings) == [Waited("default", "-", occurrence(2, "t"))]
 
 
 @pytest.mark.parametrize("how", STAYS)

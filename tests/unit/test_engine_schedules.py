@@ -272,11 +272,13 @@ def test_a_change_of_the_rule_that_is_cut_off_leaves_the_series_as_it_goes_on(
             return getattr(store, name)
 
     add(app)
+    add(app, "paused", paused=True)
     clock.advance(HOUR)
     cut_off: Any = CutOff()
     verbs = Schedules(cut_off, app.calendar, lambda task: task)
-    with pytest.raises(SystemExit):
-        verbs.change("default", "s", {"rule": {"repeat": Every(10 * MINUTE)}})
+    for id in ("s", "paused"):
+        with pytest.raises(SystemExit):
+            verbs.change("default", id, {"rule": {"repeat": Every(10 * MINUTE)}})
     pass_time(0)
     pass_time(HOUR)
     assert ran == occurrences(1, 2)
@@ -387,6 +389,7 @@ def test_none_comes_after_until(app: App, pass_time: Passing, ran: list[str]) ->
     assert app.schedules.get("default", "s").why == "Its rule has no time left."
     later = app.schedules.change("default", "s", {"rule": {"until": None}})
     assert later.upcoming[0].nominal == START + 4 * HOUR
+    assert app.schedules.change("default", "s", {"rule": {"until": START + 4 * HOUR - 1}}).upcoming == ()
     field = {"rule": {"until": START - 1}}
     assert problems(lambda: app.schedules.change("default", "s", field)).keys() == {"until"}
 
@@ -421,7 +424,7 @@ def test_one_that_is_paused_or_over_can_still_be_run(
 
 
 def test_runs_in_one_millisecond_are_occurrences_of_their_own(app: App, pass_time: Passing, ran: list[str]) -> None:
-    add(app)
+    add(app, overlap=Overlap.SKIP)
     pass_time(HOUR)
     ids = [app.schedules.run("default", "s") for _ in range(2)]
     assert ids == [occurrence_id("s", START + HOUR + later) for later in (1, 2)]
@@ -432,7 +435,7 @@ def test_runs_in_one_millisecond_are_occurrences_of_their_own(app: App, pass_tim
 def test_a_backfill_adds_each_time_of_a_span_at_a_pace_and_is_gone_then(
     app: App, pass_time: Passing, ran: list[str]
 ) -> None:
-    add(app)
+    add(app, limit=1)
     span = (START - 25 * HOUR, START)
     assert app.schedules.backfill("default", "s", span, None) == 25
     paces = []
@@ -448,6 +451,18 @@ def test_a_backfill_adds_each_time_of_a_span_at_a_pace_and_is_gone_then(
     pass_time(5_000)
     pass_time(5_000)
     assert len(ran) == 25
+
+
+def test_a_backfill_may_overlap_as_it_asks_and_is_of_its_caller(
+    app: App, pass_time: Passing, store: MemoryStore
+) -> None:
+    add(app)
+    span = (START - 3 * HOUR, START)
+    app.schedules.speaking_as("cli").backfill("default", "s", span, Overlap.SKIP)
+    pass_time(0)
+    [added] = store.group("default", "s")
+    assert (added.id, added.by) == (*occurrences(-3), "cli")
+    assert app.schedules.get("default", "s").progress.skipped == 2
 
 
 def test_a_backfill_adds_nothing_that_fired_before(app: App, pass_time: Passing, ran: list[str]) -> None:

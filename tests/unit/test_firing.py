@@ -207,9 +207,28 @@ def test_jitter_is_the_same_everywhere_and_spread(tenant: str) -> None:
     drawn = [one.fires_at(nominal) - nominal for nominal in nominals]
     assert drawn == [one.fires_at(nominal) - nominal for nominal in nominals]
     assert drawn != [other.fires_at(nominal) - nominal for nominal in nominals]
+    assert drawn != [replaced(one, tenant="other").fires_at(nominal) - nominal for nominal in nominals]
     assert 0 <= min(drawn) < 5_000
     assert MINUTE - 5_000 < max(drawn) <= MINUTE
     assert 25_000 < sum(drawn) / len(drawn) < 35_000
+
+
+def test_a_jittered_one_is_not_due_before_the_one_before_it() -> None:
+    jittered = kept(1_000, jitter_ms=20_000)
+    due = [task.due_at for task in Firer(store=None, calendar=Steps()).step(jittered, START + MINUTE).tasks]  # type: ignore[arg-type]
+    assert len(due) == AT_ONCE
+    assert due == sorted(due)
+    own = [jittered.schedule.fires_at(START + number * 1_000) for number in range(AT_ONCE)]
+    assert own != sorted(own)
+
+
+def test_after_an_outage_none_is_missed_that_jitter_delays_yet() -> None:
+    jittered = kept(1_000, jitter_ms=HOUR, progress=Progress(nominal=START, next_at=START))
+    now = START + 5 * HOUR
+    _, progress = step(jittered, now)
+    nominals = [START + number * 1_000 for number in range(5 * 3_600)]
+    due = jittered.schedule.fire_in_order(nominals, START)
+    assert progress.missed == sum(at < now - MINUTE for at in due)
 
 
 def test_a_jittered_one_keeps_its_nominal_time_as_its_id() -> None:

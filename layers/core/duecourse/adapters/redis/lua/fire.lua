@@ -172,7 +172,7 @@ local function fire(sid, of, known, given, mine, at)
   if of ~= sid then
     home = record.open(call('HGET', shard.TASKS, of))
     home_state = home and series.read(home)
-    if not home_state or home.created > r.created then -- it was deleted, and what fills it goes with it
+    if not home_state or home.created ~= r.created then -- it was deleted, and what fills it goes with it
       record.delete(sid, data)
       return STALE
     end

@@ -48,7 +48,10 @@ local kept, field, payload, apart = bodies.part(sid, fresh.rest, generation)
 if field then
   bodies.count(call('HSET', shard.TASKS, field, payload))
 end
-local created = old and old.created or shard.NOW
+-- A backfill is of its series' time, by which it knows that one from another of its id, whatever the clock does.
+local series_sid = match(sid, '^(.*)~')
+local home = old or series_sid and record.open(call('HGET', shard.TASKS, series_sid))
+local created = home and home.created or shard.NOW
 due = tonumber(due)
 call('HSET', shard.TASKS, sid,
   layout.fresh_record(shard.LAYOUT, fresh.flags + apart, due, created, generation, 0, kept))
