@@ -29,7 +29,7 @@ from duecourse.domain.query import QueryStatus
 from duecourse.domain.queues import QueueStatus
 from duecourse.domain.reminder_status import Made, Moved, ReminderStatus, Shown
 from duecourse.domain.replay import Replayed
-from duecourse.domain.schedule import Preview, ScheduleStatus, Upcoming
+from duecourse.domain.schedule import ScheduleStatus, Upcoming
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Task
 from duecourse.domain.timeline import Why
 from duecourse.domain.values import brief, value
@@ -407,9 +407,7 @@ class ScheduleClient:
     def preview(self, *, since: datetime | str | None = None, **fields: Unpack[TimesFields]) -> Sequence[Upcoming]:
         """Return the times of a rule from `since` on (default: now), at most `count`; nothing is stored."""
         asked = read(PreviewSchedule, {**fields, **({} if since is None else {"from": since})})
-        now = self._link.schedules.now()
-        wanted = Preview(asked.rule(now), now if asked.from_ is None else asked.from_, asked.count)
-        return self._link.schedules.preview(wanted)
+        return self._link.schedules.preview(asked.preview(self._link.schedules.now()))
 
 
 def _schedule(id: str, queue: str) -> OpenScheduleKey:

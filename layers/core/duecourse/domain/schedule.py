@@ -17,7 +17,12 @@ NEVER = MAX_INSTANT
 """Due time of a schedule that is paused, or that has no time left."""
 RECENT = 10
 """Number of occurrences that a schedule remembers."""
-HOUR_MS = 3_600_000
+CATCH_UP_MS = 3_600_000
+"""Age up to which missed times are made up for, where none is asked for."""
+MIN_EVERY_MS = 1_000
+MAX_RULE = 1_000
+"""Maximum length of a rule as text."""
+MAX_EXDATES = 200
 GRACE_MS = 60_000
 """Lateness from which an occurrence counts as missed."""
 AT_ADD = -1
@@ -126,7 +131,7 @@ class Schedule:
     jitter_ms: int = 0
     lead_ms: int = 0
     missed: Missed = Missed.LATEST
-    catch_up_ms: int = HOUR_MS
+    catch_up_ms: int = CATCH_UP_MS
     overlap: Overlap = Overlap.ALLOW
     retry: RetryPolicy = RetryPolicy()
     deadline_ms: int | None = None

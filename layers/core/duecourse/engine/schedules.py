@@ -40,7 +40,6 @@ from duecourse.ports.schedules import Fired, Put, ScheduleStore
 
 SHOWN = 10
 """Number of occurrences to come that a schedule shows."""
-MAX_PREVIEW = 1_000
 MAX_BACKFILL = 1_000
 TRIES = 5
 """Attempts of a change beside others, where the caller names no version."""
