@@ -157,6 +157,14 @@ class Schedule:
         drawn = blake2b(f"{self.tenant}/{self.id}@{nominal}".encode(), digest_size=8).digest()
         return earliest + int.from_bytes(drawn) % (self.jitter_ms + 1)
 
+    def next_at(self, nominal: int | None) -> int:
+        """Due time of the occurrence that comes next: NEVER where there is none, and while it is paused."""
+        return NEVER if nominal is None or self.paused else self.fires_at(nominal)
+
+    def is_over(self, fired: int) -> bool:
+        """True if so many occurrences are as many as `limit` says."""
+        return self.limit is not None and fired >= self.limit
+
     def fire_in_order(self, nominals: Iterable[int], next_at: int) -> Iterator[int]:
         """Due times of nominal times that follow one another: none comes before `next_at`, or before the one before."""
         return accumulate((max(next_at, self.fires_at(nominal)) for nominal in nominals), max)
