@@ -10,7 +10,8 @@ import pytest
 
 from duecourse import Client
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.client import ReminderClient, ScheduleClient
+from duecourse.client_reminders import ReminderClient
+from duecourse.client_schedules import ScheduleClient
 from duecourse.errors import DuecourseError, QueryFailed
 from duecourse.settings import Settings
 from duecourse.wire.http import problems

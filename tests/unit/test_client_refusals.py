@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from duecourse import Client, errors
-from duecourse import client as client_module
+from duecourse import Client, ReminderClient, ScheduleClient, client_fields, errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.wire.http.queries import QUERY_ID
 from tests.support.kinds import Ready
@@ -51,17 +50,17 @@ GOOD: dict[str, dict[str, Any]] = {
     **{f"schedules.{verb}": {"id": "daily"} for verb in ("get", "delete", "run")},
 }
 MORE: dict[str, type] = {
-    "add": client_module.AddFields,
-    "set_queue": client_module.QueueFields,
-    "purge": client_module.PurgeFields,
-    "cancel_many": client_module.CancelFields,
-    "query": client_module.QueryFields,
-    "reminders.add": client_module.ReminderFields,
-    "reminders.preview": client_module.ReminderFields,
-    "reminders.change": client_module.ReminderChanges,
-    "schedules.add": client_module.ScheduleFields,
-    "schedules.preview": client_module.TimesFields,
-    "schedules.change": client_module.ScheduleChanges,
+    "add": client_fields.AddFields,
+    "set_queue": client_fields.QueueFields,
+    "purge": client_fields.PurgeFields,
+    "cancel_many": client_fields.CancelFields,
+    "query": client_fields.QueryFields,
+    "reminders.add": client_fields.ReminderFields,
+    "reminders.preview": client_fields.ReminderFields,
+    "reminders.change": client_fields.ReminderChanges,
+    "schedules.add": client_fields.ScheduleFields,
+    "schedules.preview": client_fields.TimesFields,
+    "schedules.change": client_fields.ScheduleChanges,
 }
 """The fields that a verb takes beside those of its signature."""
 
@@ -99,7 +98,7 @@ def refused(call: Callable[[], object]) -> set[str]:
 
 
 def test_every_verb_is_here() -> None:
-    reminders, schedules = public(client_module.ReminderClient), public(client_module.ScheduleClient)
+    reminders, schedules = public(ReminderClient), public(ScheduleClient)
     assert GOOD.keys() == (public(Client) - {"close"}) | {
         *(f"reminders.{name}" for name in reminders),
         *(f"schedules.{name}" for name in schedules),

@@ -10,7 +10,9 @@ from duecourse.domain.task import DueTask, RetryPolicy, Status, Task
 if TYPE_CHECKING:
     from duecourse import errors
     from duecourse.async_client import AsyncClient, AsyncReminderClient, AsyncScheduleClient
-    from duecourse.client import AddedSchedule, Client, Listed, ListedSchedules, Many, ReminderClient, ScheduleClient
+    from duecourse.client import Client, Listed, Many
+    from duecourse.client_reminders import ReminderClient
+    from duecourse.client_schedules import AddedSchedule, ListedSchedules, ScheduleClient
     from duecourse.domain.order import AddResult
     from duecourse.domain.query import Known, QueryState, QueryStatus
     from duecourse.domain.queues import QueueSettings, QueueStatus, Rate, ShardStatus
@@ -112,15 +114,9 @@ __all__ = [
 
 _LATER = {
     "duecourse.async_client": ("AsyncClient", "AsyncReminderClient", "AsyncScheduleClient"),
-    "duecourse.client": (
-        "AddedSchedule",
-        "Client",
-        "Listed",
-        "ListedSchedules",
-        "Many",
-        "ReminderClient",
-        "ScheduleClient",
-    ),
+    "duecourse.client": ("Client", "Listed", "Many"),
+    "duecourse.client_reminders": ("ReminderClient",),
+    "duecourse.client_schedules": ("AddedSchedule", "ListedSchedules", "ScheduleClient"),
     "duecourse.domain.order": ("AddResult",),
     "duecourse.domain.query": ("Known", "QueryState", "QueryStatus"),
     "duecourse.domain.queues": ("QueueSettings", "QueueStatus", "Rate", "ShardStatus"),

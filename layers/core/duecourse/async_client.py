@@ -8,7 +8,9 @@ from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
-from duecourse.client import Client, ReminderClient, ScheduleClient
+from duecourse.client import Client
+from duecourse.client_reminders import ReminderClient
+from duecourse.client_schedules import ScheduleClient
 from duecourse.client_settings import ClientSettings
 from duecourse.domain.outcomes import Span
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Task

@@ -1,4 +1,4 @@
-"""Tasks and reminders from Python, straight to the ledger, with the checks that HTTP makes."""
+"""Tasks, queries and queues from Python, straight to the ledger, with the checks that HTTP makes."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -12,13 +12,10 @@ from duecourse.client_fields import (
     QueryFields,
     QueueFields,
     RateFields,
-    ReminderChanges,
-    ReminderFields,
-    ScheduleChanges,
-    ScheduleFields,
     TaskFields,
-    TimesFields,
 )
+from duecourse.client_reminders import ReminderClient
+from duecourse.client_schedules import ScheduleClient
 from duecourse.client_settings import ClientSettings, read_settings
 from duecourse.domain.address import split
 from duecourse.domain.bulk import Bulk
@@ -27,9 +24,7 @@ from duecourse.domain.outcomes import Span
 from duecourse.domain.pages import Wanted
 from duecourse.domain.query import QueryStatus
 from duecourse.domain.queues import QueueStatus
-from duecourse.domain.reminder_status import Made, Moved, ReminderStatus, Shown
 from duecourse.domain.replay import Replayed
-from duecourse.domain.schedule import Preview, ScheduleStatus, Upcoming
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Task
 from duecourse.domain.timeline import Why
 from duecourse.domain.values import brief, value
@@ -41,24 +36,6 @@ from duecourse.wire.http.fields import read, read_both
 from duecourse.wire.http.pages import DEFAULT_PAGE, ListTasks, encode_cursor, start_of
 from duecourse.wire.http.queries import AskQuery, QueryKey
 from duecourse.wire.http.queues import QueueKey, ReplayDead, SetQueue
-from duecourse.wire.http.reminders import (
-    AddReminder,
-    CancelOccurrence,
-    CancelReminder,
-    ChangeReminder,
-    MoveOccurrence,
-    OccurrenceKey,
-    ReminderKey,
-)
-from duecourse.wire.http.schedules import (
-    AddSchedule,
-    BackfillSchedule,
-    ChangeSchedule,
-    ListSchedules,
-    OpenScheduleKey,
-    PreviewSchedule,
-    ScheduleKey,
-)
 from duecourse.wire.http.tasks import CancelTask, MoveTask, TaskKey, TenantKey, WaitTask
 from duecourse.wire.http.usual import read_task, read_tasks
 from duecourse.wiring import App
@@ -267,157 +244,6 @@ class Client:
     def get_query(self, id: str) -> QueryStatus:
         """Return a query: its answer, or the newest known data."""
         return self._link.queries.get(read(QueryKey, {"id": id}).id, self._tenant)
-
-
-class ReminderClient:
-    """Reminders of one tenant, with the verbs of the HTTP API.
-
-    Each verb raises InvalidInput (naming every wrong field), TaskNotFound, a Conflict, or StoreUnavailable. Verbs that
-    render messages raise TemplatesMissing without Jinja2 (`duecourse[templates]`).
-    """
-
-    def __init__(self, link: Link, tenant: str) -> None:
-        self._link = link
-        self._tenant = tenant
-
-    def add(self, **fields: Unpack[ReminderFields]) -> Made:
-        """Render all messages of a reminder, then schedule them; with `repeat` it comes again."""
-        return self._link.meetings.add(read(AddReminder, fields).asked(), self._tenant)
-
-    def preview(self, **fields: Unpack[ReminderFields]) -> list[Shown]:
-        """Render each message as its recipient would read it, and send none."""
-        return self._link.meetings.preview(read(AddReminder, fields).asked(), self._tenant)
-
-    def preview_standing(self, id: str) -> list[Shown]:
-        """Render the messages of an existing reminder, and send none."""
-        return self._link.meetings.preview_standing(_id(id), self._tenant)
-
-    def get(self, id: str) -> ReminderStatus:
-        """Return a reminder and its tasks."""
-        return self._link.meetings.get(_id(id), self._tenant)
-
-    def move(self, id: str, *, starts_at: datetime | str) -> Moved:
-        """Render the pending messages for a new start, then move each to its lead time before that."""
-        return self.change(id, starts_at=starts_at)
-
-    def change(self, id: str, **changes: Unpack[ReminderChanges]) -> Moved:
-        """Move a reminder, or change any field of one that comes again; with `if_version`, if it has that version.
-
-        The occurrences of a series follow, except those that were moved or cancelled alone. Raises VersionConflict.
-        """
-        key, asked = read_both(ReminderKey, {"id": id}, ChangeReminder, changes)
-        return self._link.meetings.change(key.id, asked.change(), self._tenant)
-
-    def move_occurrence(self, id: str, at: datetime | str, *, starts_at: datetime | str) -> Moved:
-        """Move the occurrence that starts `at` by the rule, and no other."""
-        key, asked = read_both(OccurrenceKey, {"id": id, "at": at}, MoveOccurrence, {"starts_at": starts_at})
-        return self._link.meetings.move_occurrence(key.id, key.at, asked.starts_at, self._tenant)
-
-    def cancel_occurrence(self, id: str, at: datetime | str, *, force: bool = False) -> None:
-        """Cancel the occurrence that starts `at` by the rule, and no other; with `force`, also messages being sent."""
-        asked = read(CancelOccurrence, {"id": id, "at": at, "force": force})
-        self._link.meetings.cancel_occurrence(asked.id, asked.at, force=asked.force, tenant=self._tenant)
-
-    def cancel(self, id: str, *, force: bool = False) -> None:
-        """Cancel the pending messages of a reminder; with `force`, also those being sent.
-
-        One that comes again does so no more; an occurrence that was moved alone stays.
-        """
-        asked = read(CancelReminder, {"id": id, "force": force})
-        self._link.meetings.cancel(asked.id, force=asked.force, tenant=self._tenant)
-
-
-@value(frozen=True, slots=True)
-class AddedSchedule:
-    """Result of an add: the schedule, and `created`, True if this add made it."""
-
-    schedule: ScheduleStatus
-    created: bool
-
-
-@value(frozen=True, slots=True, repr=False)
-class ListedSchedules:
-    """One page of schedules, and the id to give as `after` for the next page; None after the last."""
-
-    schedules: Sequence[ScheduleStatus]
-    next_after: str | None
-
-    def __repr__(self) -> str:
-        return brief(self, "schedules", "next_after")
-
-
-class ScheduleClient:
-    """Schedules of one tenant, with the verbs of the HTTP API.
-
-    Each verb raises InvalidInput (naming every wrong field), TaskNotFound, a Conflict, QuotaExceeded or
-    StoreUnavailable.
-    """
-
-    def __init__(self, link: Link, tenant: str) -> None:
-        self._link = link
-        self._tenant = tenant
-
-    def add(self, **fields: Unpack[ScheduleFields]) -> AddedSchedule:
-        """Add a schedule; the same one again changes nothing."""
-        status, created = self._link.schedules.add(read(AddSchedule, fields).schedule(self._tenant))
-        return AddedSchedule(status, created)
-
-    def get(self, id: str, queue: str = DEFAULT_QUEUE) -> ScheduleStatus:
-        """Return a schedule, with its next ten occurrences and its last ten."""
-        key = read(ScheduleKey, {"id": id, "queue": queue})
-        return self._link.schedules.get(key.queue, key.id, self._tenant)
-
-    def list(
-        self, queue: str = DEFAULT_QUEUE, *, after: str | None = None, limit: int = DEFAULT_PAGE
-    ) -> ListedSchedules:
-        """Return some schedules of a queue, by id, those after an id."""
-        asked = read(ListSchedules, {"queue": queue, "after": after, "limit": limit})
-        found, following = self._link.schedules.page(asked.queue, asked.after or "", asked.limit, self._tenant)
-        return ListedSchedules(found, following or None)
-
-    def change(self, id: str, queue: str = DEFAULT_QUEUE, **changes: Unpack[ScheduleChanges]) -> ScheduleStatus:
-        """Change fields of a schedule, or pause or resume it; with `if_version`, if it has that version."""
-        key, asked = read_both(OpenScheduleKey, {"id": id, "queue": queue}, ChangeSchedule, changes)
-        return self._link.schedules.change(key.queue, key.id, asked.changes(), asked.if_version, self._tenant)
-
-    def delete(self, id: str, queue: str = DEFAULT_QUEUE) -> None:
-        """Delete a schedule: no further occurrence comes, and a running one finishes."""
-        key = _schedule(id, queue)
-        self._link.schedules.delete(key.queue, key.id, self._tenant)
-
-    def run(self, id: str, queue: str = DEFAULT_QUEUE) -> str:
-        """Add one occurrence now, beside the series; returns its id."""
-        key = _schedule(id, queue)
-        return self._link.schedules.run(key.queue, key.id, self._tenant)
-
-    def backfill(
-        self,
-        id: str,
-        queue: str = DEFAULT_QUEUE,
-        *,
-        since: datetime | str,
-        to: datetime | str,
-        overlap: str | None = None,
-    ) -> int:
-        """Add the occurrences of a past span now, some each second; returns their number."""
-        wanted = {"from": since, "to": to, "overlap": overlap}
-        key, asked = read_both(OpenScheduleKey, {"id": id, "queue": queue}, BackfillSchedule, wanted)
-        return self._link.schedules.backfill(key.queue, key.id, (asked.from_, asked.to), asked.overlap, self._tenant)
-
-    def preview(self, *, since: datetime | str | None = None, **fields: Unpack[TimesFields]) -> Sequence[Upcoming]:
-        """Return the times of a rule from `since` on (default: now), at most `count`; nothing is stored."""
-        asked = read(PreviewSchedule, {**fields, **({} if since is None else {"from": since})})
-        now = self._link.schedules.now()
-        wanted = Preview(asked.rule(now), now if asked.from_ is None else asked.from_, asked.count)
-        return self._link.schedules.preview(wanted)
-
-
-def _schedule(id: str, queue: str) -> OpenScheduleKey:
-    return read(OpenScheduleKey, {"id": id, "queue": queue})
-
-
-def _id(id: str) -> str:
-    return read(ReminderKey, {"id": id}).id
 
 
 def _key(id: str, queue: str) -> TaskKey:

@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 import duecourse
-from duecourse.client import ReminderClient, ScheduleClient
+from duecourse.client_reminders import ReminderClient
+from duecourse.client_schedules import ScheduleClient
 
 from ..stack.options import TEMPLATE
 from .openapi import document_of

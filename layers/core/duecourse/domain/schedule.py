@@ -17,7 +17,12 @@ NEVER = MAX_INSTANT
 """Due time of a schedule that is paused, or that has no time left."""
 RECENT = 10
 """Number of occurrences that a schedule remembers."""
-HOUR_MS = 3_600_000
+CATCH_UP_MS = 3_600_000
+"""Age up to which missed times are made up for, where none is asked for."""
+MIN_EVERY_MS = 1_000
+MAX_RULE = 1_000
+"""Maximum length of a rule as text."""
+MAX_EXDATES = 200
 GRACE_MS = 60_000
 """Lateness from which an occurrence counts as missed."""
 AT_ADD = -1
@@ -126,7 +131,7 @@ class Schedule:
     jitter_ms: int = 0
     lead_ms: int = 0
     missed: Missed = Missed.LATEST
-    catch_up_ms: int = HOUR_MS
+    catch_up_ms: int = CATCH_UP_MS
     overlap: Overlap = Overlap.ALLOW
     retry: RetryPolicy = RetryPolicy()
     deadline_ms: int | None = None
@@ -151,6 +156,14 @@ class Schedule:
             return earliest
         drawn = blake2b(f"{self.tenant}/{self.id}@{nominal}".encode(), digest_size=8).digest()
         return earliest + int.from_bytes(drawn) % (self.jitter_ms + 1)
+
+    def next_at(self, nominal: int | None) -> int:
+        """Due time of the occurrence that comes next: NEVER where there is none, and while it is paused."""
+        return NEVER if nominal is None or self.paused else self.fires_at(nominal)
+
+    def is_over(self, fired: int) -> bool:
+        """True if so many occurrences are as many as `limit` says."""
+        return self.limit is not None and fired >= self.limit
 
     def fire_in_order(self, nominals: Iterable[int], next_at: int) -> Iterator[int]:
         """Due times of nominal times that follow one another: none comes before `next_at`, or before the one before."""

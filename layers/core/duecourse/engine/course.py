@@ -1,6 +1,6 @@
 """Course of a schedule that is added or changed: where its times begin or go on, and what fires before that."""
 
-from duecourse.domain.schedule import NEVER, Kept, Progress, Schedule
+from duecourse.domain.schedule import Kept, Progress, Schedule
 from duecourse.domain.values import replaced
 from duecourse.engine.firing import Firer
 from duecourse.ports.calendar import Calendar
@@ -20,7 +20,7 @@ class Course:
 
     def begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
         """Progress of a series whose times begin at `now`, without those that it has fired."""
-        return _standing(schedule, self._from(schedule, before, max(schedule.rule.starts_at, now)))
+        return _timed(schedule, self._from(schedule, before, max(schedule.rule.starts_at, now)))
 
     def changed(self, kept: Kept, schedule: Schedule) -> Progress | None:
         """Progress of a schedule that is changed; None where it has fired, or was changed, meanwhile.
@@ -33,7 +33,9 @@ class Course:
         if (schedule.rule, schedule.limit) == (was.rule, was.limit):
             return replaced(before, version=before.version + 1)
         settled = self._settled(kept, now)
-        return settled and self.begun(schedule, replaced(settled, version=before.version + 1), now)
+        if settled is None:
+            return None
+        return self.begun(schedule, replaced(settled, version=before.version + 1), now)
 
     def _going_on(self, kept: Kept, nominal: int, schedule: Schedule, now: int) -> Progress:
         """Progress of one whose times go on: its rule is the same, but for its end and what it leaves out."""
@@ -43,7 +45,7 @@ class Course:
         elif schedule.rule != was.rule:
             later = self._from(schedule, later, nominal)
         # What has only waited so far is not late; what passed while it was paused is.
-        return _standing(schedule, later, 0 if was.paused else min(later.next_at, now))
+        return _timed(schedule, later, 0 if was.paused else min(later.next_at, now))
 
     def _from(self, schedule: Schedule, before: Progress, at: int) -> Progress:
         """Progress whose next time is the first one from an instant on that has not fired."""
@@ -73,9 +75,7 @@ class Course:
         return kept.progress
 
 
-def _standing(schedule: Schedule, progress: Progress, since: int = 0) -> Progress:
-    """Progress with the time at which the nominal time fires, not before `since`, as the schedule is set."""
-    is_over = schedule.limit is not None and progress.fired >= schedule.limit
-    nominal = None if is_over else progress.nominal
-    next_at = NEVER if nominal is None or schedule.paused else max(since, schedule.fires_at(nominal))
-    return replaced(progress, nominal=nominal, next_at=next_at)
+def _timed(schedule: Schedule, progress: Progress, since: int = 0) -> Progress:
+    """Progress with the time at which its nominal time fires, not before `since`."""
+    nominal = None if schedule.is_over(progress.fired) else progress.nominal
+    return replaced(progress, nominal=nominal, next_at=max(since, schedule.next_at(nominal)))

@@ -37,9 +37,9 @@ NEAR_MS = 60_000
 
 
 class _Passed(NamedTuple):
-    """Times that have passed, oldest first, as far as they were gone through, the number of older ones, and the next.
+    """Times that have passed, oldest first, as far as one step goes through them, and the `next` one behind those.
 
-    Each of the older ones is missed.
+    `older` counts those before them that the step does not look at: each is missed.
     """
 
     nominals: list[int]
@@ -48,7 +48,10 @@ class _Passed(NamedTuple):
 
 
 class _Chosen(NamedTuple):
-    """Times that fire, the next one, those that are missed, the newest of many alone, and the number of these."""
+    """Times that fire in one step, and those that are missed; `next` comes after the step.
+
+    `times_missed` counts the older times too, which `missed` does not name.
+    """
 
     firing: list[int]
     next: int | None
@@ -81,7 +84,7 @@ class Firer:
             *([] if besides else (Occurrence(nominal, Became.MISSED) for nominal in missed)),
             *(Occurrence(nominal, Became.LIVE, 0 if place else besides) for place, nominal in enumerate(firing)),
         ]
-        next_at = now + PACE_MS if upcoming in due else _fires_at(schedule, upcoming)
+        next_at = now + PACE_MS if upcoming in due else schedule.next_at(upcoming)
         later = replaced(
             self._moved(progress, upcoming, next_at, recent, times_missed), fired=progress.fired + len(firing)
         )
@@ -95,9 +98,9 @@ class Firer:
             return Firing(kept, (), progress)
         older, first = self._skip(schedule.rule, progress.nominal, last + 1)
         missed, upcoming = self._run(schedule.rule, first, lambda nominal: nominal <= last)
-        next_at = NEVER if schedule.paused else _fires_at(schedule, upcoming)
         recent = [Occurrence(nominal, Became.MISSED) for nominal in missed]
-        return Firing(kept, (), self._moved(progress, upcoming, next_at, recent, older + len(missed)))
+        later = self._moved(progress, upcoming, schedule.next_at(upcoming), recent, older + len(missed))
+        return Firing(kept, (), later)
 
     def _moved(
         self, progress: Progress, upcoming: int | None, next_at: int, recent: Sequence[Occurrence], missed: int
@@ -182,7 +185,7 @@ def _chosen(schedule: Schedule, progress: Progress, passed: _Passed, due: Mappin
     """Choose among the times that have passed; `due` has the due time of each."""
     late = [nominal for nominal in passed.nominals if due[nominal] < now - GRACE_MS]
     on_time = passed.nominals[len(late) :]
-    made_up = _made_up(schedule, late, is_needed=not on_time, now=now)
+    made_up = _made_up(schedule, late, now, is_newest_late=not on_time)
     firing, missed = [*made_up, *on_time], late[: len(late) - len(made_up)]
     left = len(firing) + 1 if schedule.limit is None else schedule.limit - progress.fired
     most = min(left, 1 if schedule.of and schedule.overlap is Overlap.QUEUE else AT_ONCE)
@@ -191,10 +194,10 @@ def _chosen(schedule: Schedule, progress: Progress, passed: _Passed, due: Mappin
     return _Chosen(firing[:most], None if is_over else upcoming, missed, passed.older + len(missed))
 
 
-def _made_up(schedule: Schedule, late: list[int], now: int, *, is_needed: bool) -> list[int]:
-    """The missed times that fire yet; for `latest` none where another `is_needed` no more."""
+def _made_up(schedule: Schedule, late: list[int], now: int, *, is_newest_late: bool) -> list[int]:
+    """The late times that fire still. Of `latest` it is the newest, unless a time that is not late fires for all."""
     if schedule.missed is Missed.LATEST:
-        return late[-1:] if is_needed else []
+        return late[-1:] if is_newest_late else []
     if schedule.missed is Missed.NONE:
         return []
     return [nominal for nominal in late if nominal >= now - schedule.catch_up_ms]
@@ -203,7 +206,3 @@ def _made_up(schedule: Schedule, late: list[int], now: int, *, is_needed: bool) 
 def _due_at(due_at: int, now: int) -> int:
     """Due time of an occurrence: now for one that was missed, so that its deadline does not end it unrun."""
     return now if due_at < now - GRACE_MS else due_at
-
-
-def _fires_at(schedule: Schedule, nominal: int | None) -> int:
-    return NEVER if nominal is None else schedule.fires_at(nominal)

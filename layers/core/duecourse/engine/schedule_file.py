@@ -117,10 +117,10 @@ class ScheduleFiles:
         return FileChanges((), (), deleted, ()) if deleted else None
 
     def _delete(self, entries: Iterable[Entry], number: int) -> tuple[Entry, ...]:
-        return tuple(entry for entry in sorted(entries) if self._is_deleted(entry, number))
+        return tuple(entry for entry in sorted(entries) if self._delete_one(entry, number))
 
-    def _is_deleted(self, entry: Entry, number: int) -> bool:
-        """Delete a schedule that a file with this number made, or an earlier one."""
+    def _delete_one(self, entry: Entry, number: int) -> bool:
+        """Delete a schedule that a file with this number made, or an earlier one; False where there is none."""
         while True:
             kept = self._store.schedule(entry.queue, entry.id, entry.tenant)
             if kept is None or not 0 < kept.schedule.file <= number:

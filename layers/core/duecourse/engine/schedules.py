@@ -42,7 +42,6 @@ OFFSET = slice(-6, None)
 """Place of the distance to UTC in an instant as text."""
 SHOWN = 10
 """Number of occurrences to come that a schedule shows."""
-MAX_PREVIEW = 1_000
 MAX_BACKFILL = 1_000
 TRIES = 5
 """Attempts of a change beside others, where the caller names no version."""
@@ -137,7 +136,9 @@ class Schedules:
             later = replaced(before, file=schedule.file)
         else:
             later = self.checked(replaced(schedule, by=self._by), before.rule.starts_at)
-        return (Put.KEPT if is_same else Put.CHANGED) if self._is_changed(kept, later) else None
+        if not self._write(kept, later):
+            return None
+        return Put.KEPT if is_same else Put.CHANGED
 
     def is_same(self, asked: Schedule, kept: Schedule) -> bool:
         """True if a request asks for what there is; without a start of its own it may have begun at any time."""
@@ -170,12 +171,12 @@ class Schedules:
             kept = self._kept(queue, id, tenant)
             if if_version not in {None, kept.progress.version}:
                 break
-            if self._is_changed(kept, self._with(kept.schedule, changes)):
+            if self._write(kept, self._with(kept.schedule, changes)):
                 return self.get(queue, id, tenant)
         raise VersionConflict
 
-    def _is_changed(self, kept: Kept, schedule: Schedule) -> bool:
-        """Change a schedule; False where it has fired, or was changed, meanwhile."""
+    def _write(self, kept: Kept, schedule: Schedule) -> bool:
+        """Change a schedule that is there; False where it has fired, or was changed, meanwhile."""
         progress = self._course.changed(kept, schedule)
         if progress is None:
             return False
@@ -328,16 +329,16 @@ def shown_times(calendar: Calendar, time_zone: str, times: Iterable[tuple[int, i
 def _why(schedule: Schedule, progress: Progress, now: int) -> str:
     former = progress.former
     if former is None:
-        return _standing_of(schedule, progress, now)
+        return _when(schedule, progress, now)
     by_former = f"by {former.zones} it was {format_instant(former.nominal)}"
-    return f"{_standing_of(schedule, progress, now)} Recomputed by time zones {progress.zones}; {by_former}."
+    return f"{_when(schedule, progress, now)} Recomputed by time zones {progress.zones}; {by_former}."
 
 
-def _standing_of(schedule: Schedule, progress: Progress, now: int) -> str:
+def _when(schedule: Schedule, progress: Progress, now: int) -> str:
     if schedule.paused:
         return "It is paused: nothing fires until it is resumed."
     if progress.nominal is None:
-        is_over = schedule.limit is not None and progress.fired >= schedule.limit
+        is_over = schedule.is_over(progress.fired)
         return "It has fired as often as `limit` says." if is_over else "Its rule has no time left."
     if progress.next_at <= now:
         return f"Its next occurrence has been due for {span(now - progress.next_at)}."

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 
-from duecourse.domain.schedule import NEVER, Every, FormerTime, Kept, Progress
+from duecourse.domain.schedule import Every, FormerTime, Kept, Progress
 from duecourse.domain.times import DAY_MS
 from duecourse.domain.values import replaced
 from duecourse.errors import QuotaExceeded, StoreUnavailable
@@ -34,7 +34,7 @@ class Zones:
         self._coming = self._coming or self._store.coming_schedules()
         try:
             for kept in self._coming:
-                renewed += self._is_renewed(kept)
+                renewed += self._renew(kept)
                 if remaining_ms() <= least_ms:
                     return renewed
         except StoreUnavailable:
@@ -43,7 +43,8 @@ class Zones:
         self.are_known = True
         return renewed
 
-    def _is_renewed(self, kept: Kept) -> bool:
+    def _renew(self, kept: Kept) -> bool:
+        """Compute the next time of one schedule; False where it is left as it is."""
         schedule, progress = kept.schedule, kept.progress
         calendar = self._calendar()
         if not _is_of_older(progress, calendar) or isinstance(schedule.rule.repeat, Every) or schedule.of:
@@ -66,8 +67,7 @@ def renewed(kept: Kept, calendar: Calendar) -> Progress:
     nominal = _nearest(kept, calendar, was)
     if nominal == was:
         return replaced(progress, zones=calendar.version)
-    next_at = NEVER if nominal is None or schedule.paused else schedule.fires_at(nominal)
-    former = FormerTime(progress.zones, was)
+    former, next_at = FormerTime(progress.zones, was), schedule.next_at(nominal)
     return replaced(progress, nominal=nominal, next_at=next_at, zones=calendar.version, former=former)
 
 

@@ -9,7 +9,6 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from pydantic import BeforeValidator
 
 from duecourse.domain.access import Role
-from duecourse.domain.schedule import Preview
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.errors import BeyondQuota, LedgerTooOld, QuotaExceeded, ScheduleExists, TaskNotFound, VersionConflict
 from duecourse.routes.parts import answer, count_added, needs, rejects
@@ -46,8 +45,7 @@ def add_schedule(body: requests.AddSchedule) -> Response[answers.AddScheduleAnsw
 @rejects()
 def preview_schedule(body: Annotated[requests.PreviewSchedule, Body()]) -> answers.TimesAnswer:
     """Show the times of a rule; nothing is stored."""
-    now = app().schedules.now()
-    times = app().schedules.preview(Preview(body.rule(now), now if body.from_ is None else body.from_, body.count))
+    times = app().schedules.preview(body.preview(app().schedules.now()))
     return {"times": [answers.show_upcoming(one) for one in times]}
 
 

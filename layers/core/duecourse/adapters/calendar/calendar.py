@@ -8,15 +8,11 @@ from duecourse.adapters.calendar import clock, zones
 from duecourse.adapters.calendar.cron import cron_times
 from duecourse.adapters.calendar.rrule import rule_times
 from duecourse.adapters.calendar.rrule_text import parse
-from duecourse.domain.schedule import Cron, Every, Gap, RRule, Rule
+from duecourse.domain.schedule import MAX_EXDATES, MAX_RULE, MIN_EVERY_MS, Cron, Every, Gap, RRule, Rule
 from duecourse.domain.times import DAY_MS, MAX_INSTANT
 from duecourse.domain.values import replaced
 from duecourse.errors import FieldError, InvalidInput
 
-MIN_EVERY_MS = 1_000
-MAX_TEXT = 1_000
-"""Maximum length of a cron expression or a recurrence rule."""
-MAX_EXDATES = 1_000
 LAST = MAX_INSTANT - 2 * DAY_MS
 """No time comes later: a wall clock ahead of UTC would be in the year 10000."""
 
@@ -107,8 +103,8 @@ def _endless(rule: Rule, low: int) -> Iterator[int]:
 
 def _wrong_text(repeat: Cron | RRule, text: str) -> str:
     """The problem of a text, or ""."""
-    if len(text) > MAX_TEXT:
-        return f"must have at most {MAX_TEXT:,} characters"
+    if len(text) > MAX_RULE:
+        return f"must have at most {MAX_RULE:,} characters"
     try:
         cron_times(text) if isinstance(repeat, Cron) else parse(text)
     except ValueError as error:

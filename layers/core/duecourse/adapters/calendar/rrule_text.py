@@ -1,7 +1,6 @@
 """A recurrence rule of RFC 5545 as text, read and checked."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -143,16 +142,14 @@ def _until(value: str) -> tuple[int | None, int | None]:
 
 def _check_together(rule: RuleText, parts: dict[str, str]) -> None:
     """Reject what RFC 5545 forbids in one rule."""
-    checks: dict[str, Callable[[], bool]] = {
-        "must have COUNT or UNTIL, not both": lambda: "COUNT" in parts and "UNTIL" in parts,
-        "BYSETPOS needs another list, such as BYDAY": lambda: (
-            "BYSETPOS" in parts and not rule.by_day and len(rule.by) == 1
-        ),
-        "BYDAY with a number needs FREQ=MONTHLY or YEARLY, without BYWEEKNO": lambda: (
-            any(p for p, _ in rule.by_day) and (rule.freq not in {"MONTHLY", "YEARLY"} or "BYWEEKNO" in rule.by)
-        ),
+    has_places = any(place for place, _ in rule.by_day)
+    checks = {
+        "must have COUNT or UNTIL, not both": "COUNT" in parts and "UNTIL" in parts,
+        "BYSETPOS needs another list, such as BYDAY": "BYSETPOS" in parts and not rule.by_day and len(rule.by) == 1,
+        "BYDAY with a number needs FREQ=MONTHLY or YEARLY, without BYWEEKNO": has_places
+        and (rule.freq not in {"MONTHLY", "YEARLY"} or "BYWEEKNO" in rule.by),
     }
-    found = [problem for problem, wrong in checks.items() if wrong()]
+    found = [problem for problem, is_wrong in checks.items() if is_wrong]
     found += [
         f"{name} does not go with FREQ={rule.freq}"
         for name, bad in NOT_WITH.items()

@@ -7,7 +7,7 @@ from typing import Any
 
 from duecourse.adapters.redis.record import pack_rest
 from duecourse.domain.schedule import (
-    HOUR_MS,
+    CATCH_UP_MS,
     TENANT,
     Became,
     Cron,
@@ -109,7 +109,7 @@ def _definition(schedule: Schedule) -> str:
         "j": _unless(schedule.jitter_ms, 0),
         "b": _unless(schedule.lead_ms, 0),
         "m": _unless(schedule.missed, Missed.LATEST),
-        "a": _unless(schedule.catch_up_ms, HOUR_MS),
+        "a": _unless(schedule.catch_up_ms, CATCH_UP_MS),
         "o": _unless(schedule.overlap, Overlap.ALLOW),
         "d": schedule.deadline_ms,
         "p": schedule.paused or None,
@@ -152,7 +152,7 @@ def _policies(found: Mapping[str, Any]) -> dict[str, Any]:
         "jitter_ms": found.get("j", 0),
         "lead_ms": found.get("b", 0),
         "missed": Missed(found.get("m", Missed.LATEST)),
-        "catch_up_ms": found.get("a", HOUR_MS),
+        "catch_up_ms": found.get("a", CATCH_UP_MS),
         "overlap": Overlap(found.get("o", Overlap.ALLOW)),
         "deadline_ms": found.get("d"),
         "paused": bool(found.get("p")),

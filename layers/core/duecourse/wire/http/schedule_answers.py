@@ -5,7 +5,7 @@ from typing import Annotated, Any, NotRequired
 from typing_extensions import TypedDict
 
 from duecourse.domain.masking import masked_payload
-from duecourse.domain.schedule import Cron, Every, Fold, Gap, Missed, Overlap, Repeat, ScheduleStatus, Upcoming
+from duecourse.domain.schedule import Cron, Every, Fold, Gap, Missed, Overlap, Passed, Repeat, ScheduleStatus, Upcoming
 from duecourse.domain.task import RetryPolicy, load_json
 from duecourse.domain.times import format_duration, format_instant
 from duecourse.wire.http.fields import ShownInstant, about
@@ -184,7 +184,7 @@ def show_upcoming(one: Upcoming) -> UpcomingView:
     return view
 
 
-def _show_passed(one: Any) -> PassedView:
+def _show_passed(one: Passed) -> PassedView:
     view = PassedView(id=one.id, at=format_instant(one.nominal), state=one.state)
     if one.stands_for > 1:
         view["stands_for"] = one.stands_for

@@ -6,7 +6,23 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictStr, ValidationInfo, model_validator
 from pydantic.functional_validators import field_validator
 
-from duecourse.domain.schedule import AT_ADD, Cron, Every, Fold, Gap, Missed, Overlap, Repeat, RRule, Rule, Schedule
+from duecourse.domain.schedule import (
+    AT_ADD,
+    MAX_EXDATES,
+    MAX_RULE,
+    MIN_EVERY_MS,
+    Cron,
+    Every,
+    Fold,
+    Gap,
+    Missed,
+    Overlap,
+    Preview,
+    Repeat,
+    RRule,
+    Rule,
+    Schedule,
+)
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, RetryPolicy, dump_json, load_json, new_id
 from duecourse.domain.times import DAY_MS, MAX_DURATION_MS
 from duecourse.wire.http.fields import (
@@ -36,11 +52,8 @@ EXAMPLE: dict[str, Json] = {
 }
 RULE = ("repeat", "time_zone", "starts_at", "until", "gap", "fold")
 """Fields of a request that make the rule of its times."""
-MAX_RULE = 1_000
-"""Maximum length of a rule as text."""
-MAX_EXDATES = 200
-MAX_BACKFILL = 1_000
 MAX_PREVIEW = 1_000
+MAX_LIMIT = 1_000_000_000
 
 
 def _word(value: Any) -> Any:
@@ -54,6 +67,7 @@ MissedField = Annotated[Missed, BeforeValidator(_word)]
 OverlapField = Annotated[Overlap, BeforeValidator(_word)]
 Zone = Annotated[StrictStr, Field(max_length=100, examples=["Europe/Vienna"])]
 Jitter = Annotated[Duration, between(0, DAY_MS)]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, strict=True)]
 RuleText = Annotated[StrictStr, Field(min_length=1, max_length=MAX_RULE)]
 
 
@@ -67,7 +81,7 @@ class RepeatField(Strict):
         }
     )
 
-    every: Annotated[Duration, between(1_000, MAX_DURATION_MS)] | None = Field(
+    every: Annotated[Duration, between(MIN_EVERY_MS, MAX_DURATION_MS)] | None = Field(
         None, description="Elapsed time between two occurrences, counted from `starts_at`; at least PT1S."
     )
     cron: RuleText | None = Field(
@@ -134,7 +148,7 @@ class AddSchedule(RuleFields):
     kind: OpenKind = Field(description="Kind of the occurrences, as for a task.", examples=["webhook"])
     payload: JsonObject = Field(description="Payload of each occurrence, as for a task, without credentials.")
     until: Instant | None = Field(None, description="No occurrence comes after this time. Default: no end.")
-    limit: Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)] | None = Field(
+    limit: Limit | None = Field(
         None, description="Number of occurrences after which the schedule ends. Default: no limit."
     )
     jitter: Jitter = Field(
@@ -197,7 +211,7 @@ class ChangeSchedule(Strict):
     until: Instant | None = Field(None, description="No occurrence comes after this time; null for no end.")
     gap: GapField = Field(Gap.SHIFT, description="Treatment of a time that a change of the clocks leaves out.")
     fold: FoldField = Field(Fold.FIRST, description="Treatment of a time that a change of the clocks repeats.")
-    limit: Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)] | None = Field(
+    limit: Limit | None = Field(
         None, description="Number of occurrences, those so far counted, after which the schedule ends; null for none."
     )
     jitter: Jitter = Field(0, description="Upper bound of the delay of an occurrence.")
@@ -256,11 +270,11 @@ class PreviewSchedule(RuleFields):
         10, description="Maximum number of times, 1 to 1,000; default 10."
     )
 
-    def rule(self, now: int) -> Rule:
-        """The rule asked for, which starts now where no start is given."""
-        since = now if self.from_ is None else min(now, self.from_)
-        start = since if self.starts_at is None else self.starts_at
-        return Rule(self.repeat.repeat(), start, self.time_zone, None, self.gap, self.fold)
+    def preview(self, now: int) -> Preview:
+        """The times asked for, by default from now on; a rule without a start begins then, but not later than now."""
+        since = now if self.from_ is None else self.from_
+        start = min(now, since) if self.starts_at is None else self.starts_at
+        return Preview(Rule(self.repeat.repeat(), start, self.time_zone, None, self.gap, self.fold), since, self.count)
 
 
 class BackfillSchedule(Strict):
