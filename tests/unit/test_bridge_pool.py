@@ -121,7 +121,7 @@ def test_one_that_is_always_rejected_keeps_no_other_waiting() -> None:
     gate.open.release(1000)
     with pooling(gate) as pool:
         pool.put(["a"])
-        until(lambda: pool.rejected == 4)
+        until(lambda: pool.rejected >= 4)
         for n in range(20):
             pool.put([f"b{n}"])
             until(lambda n=n: [f"b{n}"] in gate.calls)  # type: ignore[misc]
