@@ -207,6 +207,11 @@ class SeriesStatus:
     upcoming: tuple[Upcoming, ...]
     occurrences: tuple[Standing, ...]
 
+    @property
+    def next_start(self) -> int:
+        """The next start, or the first one where none is to come."""
+        return self.upcoming[0].nominal if self.upcoming else self.series.rule.starts_at
+
     def __repr__(self) -> str:
         return brief(self, "series", "version")
 
