@@ -135,10 +135,9 @@ def _shown(key: Entry) -> Document:
 
 
 def _show(found: Document) -> None:
-    changed = [f"~ {_named(one)}: {_fields(one['fields'])}" for one in found["changed"]]
     lines = [
         *(f"+ {_named(one)}" for one in found["added"]),
-        *changed,
+        *(f"~ {_named(one)}: {_fields(one['fields'])}" for one in found["changed"]),
         *(f"- {_named(one)}" for one in found["deleted"]),
         *(f"= {_named(one)}: no file made it, it is left alone" for one in found["left_alone"]),
     ]
