@@ -9,8 +9,9 @@ import typer
 from rich.markup import escape
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
-from duecourse.domain.schedule import AT_ADD, Progress, Schedule, ScheduleStatus
+from duecourse.domain.schedule import AT_ADD, Progress, Schedule
 from duecourse.domain.schedule_file import Entry, Noted, ScheduleFile, key_of
+from duecourse.domain.schedule_status import ScheduleStatus
 from duecourse.domain.task import DEADLINES_MS, DEFAULT_TENANT
 from duecourse.domain.values import replaced
 from duecourse.errors import FieldError, InvalidInput
