@@ -16,15 +16,13 @@ from duecourse.domain.schedule import (
     Every,
     Missed,
     Overlap,
-    Preview,
     Progress,
     RRule,
     Rule,
     Schedule,
-    ScheduleStatus,
-    Upcoming,
     occurrence_id,
 )
+from duecourse.domain.schedule_status import Preview, ScheduleStatus, Upcoming
 from duecourse.domain.task import RetryPolicy, Status, Task, dump_json
 from duecourse.domain.times import format_instant, parse_instant
 from duecourse.engine.schedules import MAX_BACKFILL, SHOWN, Schedules

@@ -29,14 +29,12 @@ if TYPE_CHECKING:
         Missed,
         Occurrence,
         Overlap,
-        Passed,
         Progress,
         RRule,
         Rule,
         Schedule,
-        ScheduleStatus,
-        Upcoming,
     )
+    from duecourse.domain.schedule_status import Passed, ScheduleStatus, Upcoming
     from duecourse.domain.series import Series, SeriesStatus, Standing
     from duecourse.domain.timeline import Happened, Waiting, Why
     from duecourse.handler import extend, save, task_handler
@@ -133,14 +131,12 @@ _LATER = {
         "Missed",
         "Occurrence",
         "Overlap",
-        "Passed",
         "Progress",
         "RRule",
         "Rule",
         "Schedule",
-        "ScheduleStatus",
-        "Upcoming",
     ),
+    "duecourse.domain.schedule_status": ("Passed", "ScheduleStatus", "Upcoming"),
     "duecourse.domain.series": ("Series", "SeriesStatus", "Standing"),
     "duecourse.domain.timeline": ("Happened", "Waiting", "Why"),
     "duecourse.handler": ("extend", "save", "task_handler"),

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Unpack
 
 from duecourse.client_fields import ScheduleChanges, ScheduleFields, TimesFields
-from duecourse.domain.schedule import ScheduleStatus, Upcoming
+from duecourse.domain.schedule_status import ScheduleStatus, Upcoming
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.domain.values import brief, value
 from duecourse.link import Link

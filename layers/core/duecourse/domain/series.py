@@ -6,7 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 from duecourse.domain.notification import RESERVED
 from duecourse.domain.reminder import QUEUE, Recipient, Reminder
-from duecourse.domain.schedule import Missed, Rule, Schedule, Upcoming, occurrence_id
+from duecourse.domain.schedule import Missed, Rule, Schedule, occurrence_id
+from duecourse.domain.schedule_status import Upcoming
 from duecourse.domain.task import DEFAULT_TENANT, Json, NewTask, OnDuplicate, RetryPolicy, Task, dump_json
 from duecourse.domain.times import parse_instant
 from duecourse.domain.values import brief, replaced, value
@@ -206,6 +207,11 @@ class SeriesStatus:
     created_at: int
     upcoming: tuple[Upcoming, ...]
     occurrences: tuple[Standing, ...]
+
+    @property
+    def next_start(self) -> int:
+        """The next start, or the first one where none is to come."""
+        return self.upcoming[0].nominal if self.upcoming else self.series.rule.starts_at
 
     def __repr__(self) -> str:
         return brief(self, "series", "version")

@@ -1,25 +1,23 @@
 """Verbs of callers on reminders of both kinds: those of one start, and those that come again."""
 
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
 from duecourse.domain.reminder import KIND, QUEUE, Reminder
 from duecourse.domain.reminder_status import Made, Moved, ReminderStatus, Shown
-from duecourse.domain.schedule import Kept, Upcoming, occurrence_id
-from duecourse.domain.seals import hidden_of, names
+from duecourse.domain.schedule import Kept, occurrence_id
 from duecourse.domain.series import KIND as SERIES
-from duecourse.domain.series import MAX_STANDING, Mark, Name, Series, SeriesChange, SeriesStatus, Standing
-from duecourse.domain.task import DEFAULT_TENANT, MAX_PAYLOAD_BYTES, Task, load_json
+from duecourse.domain.series import Mark, Name, Series, SeriesChange, SeriesStatus, Standing
+from duecourse.domain.task import DEFAULT_TENANT, Task
 from duecourse.domain.values import replaced
 from duecourse.engine.occurrences import TRIES, Occurrences
 from duecourse.engine.reminders import LIVE, Reminders
 from duecourse.engine.schedules import SHOWN, Schedules, shown_times
+from duecourse.engine.series_checks import SeriesChecks
 from duecourse.engine.tasks import require_room
 from duecourse.errors import (
     FieldError,
     InvalidInput,
-    ReminderTooLarge,
     ScheduleExists,
     TaskCancelled,
     TaskDamaged,
@@ -30,7 +28,6 @@ from duecourse.ports.calendar import Calendar
 from duecourse.ports.schedules import ScheduleStore
 from duecourse.ports.tasks import TaskStore
 
-CREDENTIAL = "holds a credential, which a reminder that comes again does not keep: name one of yours in `auth`"
 NO_SERIES = "is only for a reminder that comes again"
 RULE = ("starts_at", "repeat", "time_zone", "gap", "fold")
 """Fields of a request that change the starts."""
@@ -56,6 +53,7 @@ class Meetings:
         self._reminders = reminders
         self._by = by
         self._schedules = Schedules(series, calendar, lambda task: task, by)
+        self._checks = SeriesChecks(calendar, reminders)
         self._occurrences = Occurrences(store, series, calendar, reminders)
 
     def speaking_as(self, by: str) -> "Meetings":
@@ -81,7 +79,7 @@ class Meetings:
     def _added(self, asked: Series, tenant: str) -> Made:
         now = self._store.now()
         self._reminders.check_free(asked.id, tenant)
-        until = self._check(asked, now, tenant, starting=True)
+        until = self._checks.check(asked, now, tenant, starting=True)
         series = replaced(asked, since=now, first=asked.rule.starts_at)
         status, created = self._schedules.add(series.schedule(until, tenant))
         self._occurrences.revive(asked.id, status.schedule.rule, tenant)  # those of a deleted series with this id
@@ -91,7 +89,7 @@ class Meetings:
         """Each message of an add, as its recipient would read it; of a series, those of its first start."""
         if isinstance(asked, Reminder):
             return self._reminders.preview(asked, tenant)
-        self._check(asked, self._store.now(), tenant, starting=True)
+        self._checks.check(asked, self._store.now(), tenant, starting=True)
         return self._reminders.preview(asked.reminder(asked.rule.starts_at, asked.rule.starts_at), tenant)
 
     def preview_standing(self, id: str, tenant: str = DEFAULT_TENANT) -> list[Shown]:
@@ -109,7 +107,7 @@ class Meetings:
             return self._reminders.get(id, tenant)
         status = self._status(kept, tenant)
         series = status.series
-        start = status.upcoming[0].nominal if status.upcoming else series.rule.starts_at
+        start = status.next_start
         return ReminderStatus(id, start, [], series.reminder(start, start).content, status)
 
     def change(self, id: str, asked: SeriesChange, tenant: str = DEFAULT_TENANT) -> Moved:
@@ -128,8 +126,7 @@ class Meetings:
                 status = self._changed(kept, asked, tenant)
             except VersionConflict:
                 continue  # it has fired, or another changed it
-            start = status.upcoming[0].nominal if status.upcoming else status.series.rule.starts_at
-            return Moved(id, start, [], [], [], status)
+            return Moved(id, status.next_start, [], [], [], status)
         raise VersionConflict("reminder")
 
     def _moved_alone(self, id: str, asked: SeriesChange, tenant: str) -> Moved:
@@ -150,7 +147,7 @@ class Meetings:
         now, before = self._store.now(), Series.of(kept.schedule)
         fields = {name: value for name, value in asked.fields.items() if name != "rule"}
         wanted = replaced(before, rule=replaced(before.rule, **asked.fields.get("rule", {})), **fields)
-        until = self._check(wanted, now, tenant, starting="starts_at" in asked.named)
+        until = self._checks.check(wanted, now, tenant, starting="starts_at" in asked.named)
         first = self._first(wanted, now, tenant) if set(RULE) & set(asked.named) else 0
         series = replaced(wanted, since=max(now, before.since + 1), first=first)
         schedule = series.schedule(until, tenant)
@@ -233,70 +230,10 @@ class Meetings:
         standing = [_standing(task) for task in self._occurrences.tasks(series.id, tenant) if task.status in LIVE]
         by_hand = {one.nominal for one in standing if one.state != "standing"}
         times = (at for at in self._calendar.times(kept.schedule.rule, now) if at not in by_hand)
-        upcoming = self._shown(series.rule.time_zone, islice(times, SHOWN), now)
+        starts = ((at, at) for at in islice(times, SHOWN))
+        upcoming = shown_times(self._calendar, series.rule.time_zone, starts, now)
         occurrences = sorted(standing, key=lambda one: one.nominal)
         return SeriesStatus(series, kept.progress.version, kept.created_at, tuple(upcoming), tuple(occurrences))
-
-    def _shown(self, time_zone: str, starts: Iterator[int], now: int) -> Sequence[Upcoming]:
-        return shown_times(self._calendar, time_zone, ((at, at) for at in starts), now)
-
-    def _check(self, series: Series, now: int, tenant: str, *, starting: bool) -> int | None:
-        """The last start of a series, None for no end. Raises InvalidInput and ReminderTooLarge for what it cannot be.
-
-        With `starting`, its rule's start is new.
-        """
-        _reject_credentials(series)
-        self._calendar.check(series.rule)
-        first = next(self._calendar.times(series.rule, max(now, series.rule.starts_at - 1)), None)
-        if starting:
-            self._check_start(series, first, now)
-        if first is None:
-            raise InvalidInput([FieldError("until", "leaves no start that is to come")])
-        until = self._until(series)
-        self._check_standing(series, first)
-        if len(series.schedule(until, tenant).payload.encode()) > MAX_PAYLOAD_BYTES:
-            raise ReminderTooLarge
-        self._reminders.preview(series.reminder(first, first), tenant)
-        return until
-
-    def _check_start(self, series: Series, first: int | None, now: int) -> None:
-        start = series.rule.starts_at
-        if start <= now:
-            raise InvalidInput([FieldError("starts_at", "must be in the future")])
-        if first != start:
-            other = f"; its next one is {self._calendar.local(first, series.rule.time_zone)}" if first else ""
-            raise InvalidInput([FieldError("starts_at", f"is no time of the rule{other}")])
-
-    def _until(self, series: Series) -> int | None:
-        """The last start that `until` and `limit` leave."""
-        if series.limit is None:
-            return series.rule.until
-        last = series.rule.starts_at
-        for at in islice(self._calendar.times(series.rule, series.rule.starts_at - 1), series.limit):
-            last = at
-        return last
-
-    def _check_standing(self, series: Series, first: int) -> None:
-        times = islice(self._calendar.times(series.rule, first - 1), MAX_STANDING + 1)
-        if sum(at <= first + series.lead_ms for at in times) > MAX_STANDING:
-            problem = f"at most {MAX_STANDING} starts may come within the largest lead time"
-            raise InvalidInput([FieldError("repeat", problem), FieldError("remind_before", problem)])
-
-
-def _reject_credentials(series: Series) -> None:
-    """Raise InvalidInput, with each field, where a credential is written in clear."""
-    hidden = hidden_of(load_json(series.schedule(None).payload, "payload"), SERIES)
-    if hidden:
-        fields = dict.fromkeys(_field(name, series.fields) for name in names(hidden.values, ""))
-        raise InvalidInput([FieldError(field, CREDENTIAL) for field in fields])
-
-
-def _field(name: str, fields: tuple[str, ...]) -> str:
-    """Field of the request that a name in a payload is of."""
-    list_name, _, rest = name.partition(".")
-    index = rest.partition(".")[0]
-    is_place = list_name == "recipients" and index.isdecimal() and int(index) < len(fields)
-    return fields[int(index)] if is_place else name
 
 
 def _beside_the_start(asked: SeriesChange) -> list[FieldError]:

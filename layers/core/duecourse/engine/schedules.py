@@ -17,17 +17,14 @@ from duecourse.domain.schedule import (
     Missed,
     Occurrence,
     Overlap,
-    Passed,
-    Preview,
     Progress,
     RRule,
     Rule,
     Schedule,
-    ScheduleStatus,
-    Upcoming,
     backfill_id,
     occurrence_id,
 )
+from duecourse.domain.schedule_status import Passed, Preview, ScheduleStatus, Upcoming
 from duecourse.domain.seals import hidden_in, hidden_in_address
 from duecourse.domain.spoken import span
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Task

@@ -12,8 +12,8 @@ from .. import console
 from . import fields, words
 from .changes import USUAL, body_of, object_of
 from .command import Screen, agreed, on_ledger
-from .filed import diff
 from .place import Document, Ledger, quoted
+from .schedule_diff import diff
 
 PAGE = 100
 TIMES = 10

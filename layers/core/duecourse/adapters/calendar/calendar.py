@@ -13,6 +13,8 @@ from duecourse.domain.times import DAY_MS, MAX_INSTANT
 from duecourse.domain.values import replaced
 from duecourse.errors import FieldError, InvalidInput
 
+NEVER_FIRES = {Cron: "repeat.cron", RRule: "repeat.rrule", Every: "starts_at"}
+"""Field to change where a rule of a kind never fires."""
 LAST = MAX_INSTANT - 2 * DAY_MS
 """No time comes later: a wall clock ahead of UTC would be in the year 10000."""
 
@@ -62,9 +64,7 @@ class ZonedCalendar:
             whole = replaced(rule, repeat=RRule(repeat.rule))
             if next(self.times(whole, rule.starts_at - 1), None) is not None:
                 return FieldError("repeat.exdates", "leaves out every time of the rule: leave out fewer")
-        field = (
-            "repeat.cron" if isinstance(repeat, Cron) else "repeat.rrule" if isinstance(repeat, RRule) else "starts_at"
-        )
+        field = NEVER_FIRES[type(repeat)]
         if rule.gap is Gap.SKIP and next(self.times(replaced(rule, gap=Gap.SHIFT), rule.starts_at - 1), None):
             return FieldError(
                 field, f"never fires: clocks of {rule.time_zone} leave out each of its times; use gap shift"

@@ -44,6 +44,7 @@ class RuleTimes:
         self._periods = periods(rule, start)
         self._clocks = _clocks(rule, start % DAY_S)
         self._places = rule.by.get("BYSETPOS", [])
+        # The most times of a day: COUNT cannot be reached before so many days, and nothing is counted for those.
         units = 1 + (DAY_S // self._periods.size - 1) // rule.interval
         in_day = units * min(len(self._clocks), len(self._places) or len(self._clocks))
         self._uncounted = (start // DAY_S + (rule.count or 0) // in_day) * DAY_S
@@ -53,7 +54,7 @@ class RuleTimes:
         return takewhile(self._is_left, self._since(max(start, self._start)))
 
     def _is_left(self, wall: int) -> bool:
-        """True if COUNT or UNTIL leaves a time. Nothing is counted for the days that cannot have brought COUNT."""
+        """True if COUNT or UNTIL leaves a time."""
         return wall < self._uncounted or wall <= self._last
 
     @cached_property

@@ -5,7 +5,8 @@ from typing import Annotated, Any, NotRequired
 from typing_extensions import TypedDict
 
 from duecourse.domain.masking import masked_payload
-from duecourse.domain.schedule import Cron, Every, Fold, Gap, Missed, Overlap, Passed, Repeat, ScheduleStatus, Upcoming
+from duecourse.domain.schedule import Cron, Every, Fold, Gap, Missed, Overlap, Repeat
+from duecourse.domain.schedule_status import Passed, ScheduleStatus, Upcoming
 from duecourse.domain.task import RetryPolicy, load_json
 from duecourse.domain.times import format_duration, format_instant
 from duecourse.wire.http.fields import ShownInstant, about

@@ -17,12 +17,12 @@ from duecourse.domain.schedule import (
     Gap,
     Missed,
     Overlap,
-    Preview,
     Repeat,
     RRule,
     Rule,
     Schedule,
 )
+from duecourse.domain.schedule_status import Preview
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, RetryPolicy, dump_json, load_json, new_id
 from duecourse.domain.times import DAY_MS, MAX_DURATION_MS
 from duecourse.wire.http.fields import (

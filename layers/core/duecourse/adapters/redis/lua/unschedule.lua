@@ -6,29 +6,29 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local sid, tenant = ARGV[shard.FIRST], ARGV[shard.FIRST + 1]
+local SCHEDULES = '*'
+local sid, tenant, generation = unpack(ARGV, shard.FIRST, shard.FIRST + 2)
 local data = call('HGET', shard.TASKS, sid)
-local wanted = ARGV[shard.FIRST + 2] or ''
-if data and wanted ~= '' and (record.open(data) or {}).generation ~= tonumber(wanted) then
+local r = record.open(data)
+if generation ~= '' and not (r and r.generation == tonumber(generation)) then
   data = false
 end
 
 local function cancel_waiting(state)
-  local r, occurrence = series.open_waiting(sid, state)
-  if r then
-    cancels.cancel(occurrence, r, 'schedule')
+  local waiting, occurrence = series.open_waiting(sid, state)
+  if waiting then
+    cancels.cancel(occurrence, waiting, 'schedule')
   end
 end
 
 if data then
-  local r = record.open(data)
   local state = r and series.read(r)
   record.delete(sid, data)
   if state and state.waiting ~= '' then
     cancel_waiting(state)
     tenants.rehead(tenant)
   end
-  tenants.rehead('*')
+  tenants.rehead(SCHEDULES)
 end
 if shard.ended then
   require 'waiters'

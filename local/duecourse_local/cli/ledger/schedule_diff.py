@@ -9,8 +9,9 @@ import typer
 from rich.markup import escape
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
-from duecourse.domain.schedule import AT_ADD, Progress, Schedule, ScheduleStatus
+from duecourse.domain.schedule import AT_ADD, Progress, Schedule
 from duecourse.domain.schedule_file import Entry, Noted, ScheduleFile, key_of
+from duecourse.domain.schedule_status import ScheduleStatus
 from duecourse.domain.task import DEADLINES_MS, DEFAULT_TENANT
 from duecourse.domain.values import replaced
 from duecourse.errors import FieldError, InvalidInput
@@ -135,10 +136,9 @@ def _shown(key: Entry) -> Document:
 
 
 def _show(found: Document) -> None:
-    changed = [f"~ {_named(one)}: {_fields(one['fields'])}" for one in found["changed"]]
     lines = [
         *(f"+ {_named(one)}" for one in found["added"]),
-        *changed,
+        *(f"~ {_named(one)}: {_fields(one['fields'])}" for one in found["changed"]),
         *(f"- {_named(one)}" for one in found["deleted"]),
         *(f"= {_named(one)}: no file made it, it is left alone" for one in found["left_alone"]),
     ]
