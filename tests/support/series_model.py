@@ -54,7 +54,7 @@ class SeriesModel(Model):
         if self.fill if schedule.of else self.series:
             return Put.KEPT
         self._draw()
-        made = Series(schedule, progress, self.now)
+        made = Series(schedule, progress, self.series.created if schedule.of and self.series else self.now)
         if schedule.of:
             self.fill = made
         else:
@@ -73,7 +73,7 @@ class SeriesModel(Model):
         if one is not self.fill:
             assert home
             self._fire(home, one, task, progress)
-        elif not home or home.created > one.created:
+        elif not home or home.created != one.created:
             self.fill = None
             return Fired.STALE
         elif one.schedule.overlap is Overlap.QUEUE and (found := self._look(home)):
