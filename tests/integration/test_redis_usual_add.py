@@ -1,4 +1,4 @@
-"""The short way of an add's script: it does as the long way, whatever stands there, and the usual add takes it."""
+"""The short way of an add's script, a schedule's too: it does as the long way, and the usual add takes it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,16 +10,21 @@ import redis
 from duecourse.adapters.redis import arguments
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import FIXED, Keys, keys_of
-from duecourse.adapters.redis.layout import NEWEST, OLDEST
-from duecourse.adapters.redis.scripts import Scripts, load
+from duecourse.adapters.redis.layout import INSIDE, NEWEST, OLDEST
+from duecourse.adapters.redis.schedule_record import pack_schedule, stored_schedule
+from duecourse.adapters.redis.scripts import load
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
+from duecourse.domain.schedule import NEVER, TENANT
 from duecourse.domain.task import DEFAULT_TENANT, NewTask
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, new, settle
 from tests.support.redis_server import RedisServer
+from tests.support.schedules import begun, put, series
 
-GUARD = "if #ARGV ~= 14 or"
+OTHER = "other"
+GUARDS = {"if #ARGV ~= 14 or": "if true or", "if #ARGV == 9 and": "if false and"}
+"""Conditions of the short way, and what stands there where nothing is to take it."""
 ORIGIN = b"origin\0\0"
 RANDOM = 63
 """Where in a record the origin ends, which is each call's own."""
@@ -50,6 +55,9 @@ STANDING: dict[str, Callable[[RedisStore], object]] = {
     "a quota": lambda store: (
         add(store, "b", delay_ms=LATER_MS), store.configure("default", {"tenant_max_pending": 1})
     ),
+    "a quota of bytes": lambda store: (
+        add(store, "b", delay_ms=LATER_MS), store.configure("default", {"tenant_max_bytes": 10**6})
+    ),
     "another number of shards": lambda store: _waits_with(store, shards=3),
     "a clock that does not travel": lambda store: _waits_with(store, clock=None),
     "more that is due than was claimed": lambda store: (
@@ -61,6 +69,21 @@ STANDING: dict[str, Callable[[RedisStore], object]] = {
     ),
     "a bell that hangs too late": lambda store: _waits_with(store, bell_at=NEXT + store.now()),
     "a bell whose time is over": lambda store: _waits_with(store, bell_at=store.now() - 1),
+    "a schedule before it": lambda store: put(store, "b", store.now() + LATER_MS),
+    "a schedule after it": lambda store: put(store, "b", store.now() + 3 * LATER_MS),
+    "a schedule before it, and a task before that": lambda store: (
+        put(store, "b", store.now() + LATER_MS), add(store, "b", delay_ms=LATER_MS - 1)
+    ),
+    "a schedule before it, and a task after it": lambda store: (
+        put(store, "b", store.now() + LATER_MS), add(store, "b", delay_ms=3 * LATER_MS)
+    ),
+    "a schedule that is due": lambda store: put(store, "b", store.now()),
+    "a schedule that never fires": lambda store: put(store, "b", NEVER),
+    "a schedule of the same id": lambda store: put(store, "a", store.now() + LATER_MS, tenant=OTHER),
+    "a schedule of the same id before it, sent before": lambda store: (
+        put(store, "b", store.now() + LATER_MS),
+        _put(store, store._client, load("schedule").text, store.now() + NEXT),
+    ),
 }  # fmt: skip
 ASKED = {
     "later": new(delay_ms=NEXT),
@@ -92,28 +115,60 @@ def _leased(store: RedisStore, id: str) -> Any:
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.parametrize("standing", STANDING)
 def test_the_short_way_does_as_the_long_way(redis_client: redis.Redis, standing: str, asked: str) -> None:
-    short, long = (_outcome(redis_client, way, STANDING[standing], ASKED[asked], _of(way)) for way in ("short", "long"))
+    short, long = (_outcome(redis_client, way, STANDING[standing], ASKED[asked]) for way in ("short", "long"))
     assert short == long
 
 
-def _of(way: str) -> str:
-    text = load("add").text
-    assert GUARD in text
-    return text if way == "short" else text.replace(GUARD, "if true or")
+@pytest.mark.parametrize(("at", "size"), [(0, 2), (LATER_MS - 1, 2), (NEXT, 2), (NEXT, INSIDE + 1), (NEVER, 2)])
+@pytest.mark.parametrize("standing", STANDING)
+def test_the_short_way_of_a_schedule_does_as_the_long_way(
+    redis_client: redis.Redis, standing: str, at: int, size: int
+) -> None:
+    def later(store: RedisStore) -> int:
+        return store.now() + LATER_MS
+
+    def outcome(way: str) -> object:
+        store = _standing(redis_client, way, lambda store: (put(store, "d", later(store)), STANDING[standing](store)))
+        answer = _put(store, redis_client, _of(way, "schedule"), min(store.now() + at, NEVER), size)
+        keys = keys_of(way, SHARD)
+        data = redis_client.hget(keys.tasks, stored_schedule(OTHER, "a"))
+        return answer, data and data[: RANDOM - len(ORIGIN)] + data[RANDOM:], _held(redis_client, keys)
+
+    assert outcome("short") == outcome("long")
 
 
-def _outcome(
-    client: redis.Redis, namespace: str, stand: Callable[[RedisStore], object], task: NewTask, script: str
-) -> object:
-    """What an add by this script answers, and what the shard's keys hold then but for random bytes."""
-    clock = HandClock()
-    store = RedisStore(client, namespace, travel=clock)
-    keys = keys_of(namespace, SHARD)
-    client.hset(keys.meta, "clock", "travel")
+def _put(store: RedisStore, client: redis.Redis, script: str, at: int, size: int = 2) -> Any:
+    """What a put by this script answers."""
+    payload = '"' + (size - 2) * "x" + '"'
+    rest = pack_schedule(series("a", payload=payload, tenant=OTHER), begun(at), ORIGIN)
+    every = (NEWEST, stored_schedule(OTHER, "a"), OTHER, "", at, rest)
+    keys = keys_of(store._namespace, SHARD)
+    count, words = store._scripts.request(keys, [TENANT, OTHER], every, 1)
+    return client.execute_command("EVAL", script, count, *words)  # type: ignore[no-untyped-call]
+
+
+def _of(way: str, verb: str) -> str:
+    text = load(verb).text
+    for guard, shut in GUARDS.items():
+        assert guard in text
+        text = text if way == "short" else text.replace(guard, shut)
+    return text
+
+
+def _standing(client: redis.Redis, namespace: str, stand: Callable[[RedisStore], object]) -> RedisStore:
+    """A store with something in its shard, whose clock travels."""
+    store = RedisStore(client, namespace, travel=HandClock())
+    client.hset(keys_of(namespace, SHARD).meta, "clock", "travel")
     stand(store)
+    return store
+
+
+def _outcome(client: redis.Redis, namespace: str, stand: Callable[[RedisStore], object], task: NewTask) -> object:
+    """What an add answers, and what the shard's keys hold then but for random bytes; its namespace says which way."""
+    store, keys = _standing(client, namespace, stand), keys_of(namespace, SHARD)
     every = (NEWEST, 1, *arguments.alone(DEFAULT_TENANT, None), *arguments.new_task(task, ORIGIN))
-    count, words = Scripts(client, clock).request(keys, [task.tenant], every, 1)
-    answer = client.execute_command("EVAL", script, count, *words)  # type: ignore[no-untyped-call]
+    count, words = store._scripts.request(keys, [task.tenant], every, 1)
+    answer = client.execute_command("EVAL", _of(namespace, "add"), count, *words)  # type: ignore[no-untyped-call]
     if isinstance(answer, int):
         return answer, _held(client, keys)
     now, bell_at, replies, records, bodies = answer
@@ -132,7 +187,9 @@ def _outcome(
 def _held(client: redis.Redis, keys: Keys) -> object:
     sets = [name for name in FIXED if name not in ("tasks", "meta", "bell", "late")]
     places = {name: client.zrange(getattr(keys, name), 0, -1, withscores=True) for name in sets}
-    due = {tenant: client.zrange(keys.due(tenant), 0, -1, withscores=True) for tenant in (DEFAULT_TENANT, "other")}
+    due = {
+        tenant: client.zrange(keys.due(tenant), 0, -1, withscores=True) for tenant in (DEFAULT_TENANT, "other", TENANT)
+    }
     return client.hkeys(keys.tasks), client.hgetall(keys.meta), places, due
 
 
@@ -145,5 +202,9 @@ def test_the_usual_add_takes_it(redis_server: RedisServer) -> None:
             other.config_resetstat()
             store.add([new("second", delay_ms=NEXT)])
             stats = other.info("commandstats")
-        assert stats["cmdstat_zadd"]["calls"] == 1
-        assert "cmdstat_hexists" in stats, "the long way looks by HMGET"
+            assert stats["cmdstat_zadd"]["calls"] == 1
+            assert "cmdstat_hexists" in stats, "the long way looks by HMGET"
+            put(store, "first", store.now() + LATER_MS)
+            other.config_resetstat()
+            put(store, "second", store.now() + NEXT)
+            assert "cmdstat_hexists" in other.info("commandstats"), "the long way looks by HGET"

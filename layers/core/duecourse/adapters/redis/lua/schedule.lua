@@ -7,6 +7,8 @@
 --         is, -1 absent, -2 another version, or it has fired since it was read, -5 the shard's records are of a version
 --         that knows no schedules, -6 it cannot be read, -12 to -17 over a quota of its tenant, as in add.lua
 
+require 'usual' -- tried first, and most often that is all
+
 local CREATED, CHANGED, ABSENT, TOO_OLD = 1, 2, -1, -5
 local SCHEDULES = '*'
 local sid, tenant, version, due, rest = unpack(ARGV, shard.FIRST + 1, shard.FIRST + 5)

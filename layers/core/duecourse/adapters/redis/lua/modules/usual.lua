@@ -1,15 +1,20 @@
--- The usual add, tried before any other: one task of no group and no large payload, later than its tenant's next and
--- than a bell that hangs as early as anything needs, where nothing has its id. It changes neither the bell nor the
--- tenant's place, and needs none of the other modules, which take longer to make than all that it does.
+-- The usual add, tried before any other: one task of no group, or a new schedule, of no large payload, later than its
+-- tenant's next and than a bell that hangs as early as anything needs, where nothing has its id. It changes neither the
+-- bell nor the tenant's place, and needs none of the other modules, which take longer to make than all that it does.
 --
--- ARGV    add.lua's
+-- ARGV    add.lua's or schedule.lua's
 
--- Answers as add.lua, or nil where another add is asked for: then it has written nothing.
+local OF_SCHEDULE = 9 -- how many those are
+
+-- Answers as add.lua or schedule.lua, or nil where another add is asked for: then it has written nothing.
 function usual.begin()
-  if #ARGV ~= 14 or ARGV[6] ~= '' or ARGV[11] ~= '' or ARGV[13] ~= '' or #ARGV[14] > fields.INSIDE then
+  local sid, at, rest = ARGV[8], ARGV[10], ARGV[14]
+  if #ARGV == OF_SCHEDULE and ARGV[7] == '' then
+    sid, at, rest = ARGV[5], ARGV[8], ARGV[9]
+  elseif #ARGV ~= 14 or ARGV[6] ~= '' or ARGV[11] ~= '' or ARGV[13] ~= '' then
     return nil
   end
-  local meta, sid = KEYS[8], ARGV[8]
+  local meta = KEYS[8]
   local now, hung = tonumber(ARGV[1]), nil
   if now then
     hung = call('HGET', meta, 'bell_at')
@@ -17,10 +22,10 @@ function usual.begin()
     local time = call('TIME')
     now, hung = time[1] * 1000 + math.floor(time[2] / 1000), call('GET', KEYS[9])
   end
-  local after = match(ARGV[10], '^%+(%d+)$')
-  local due = after and now + after or tonumber(ARGV[10])
+  local after = match(at, '^%+(%d+)$')
+  local due = after and now + after or tonumber(at)
   hung = tonumber(hung or nil)
-  if hung and now <= hung and hung < due then
+  if hung and now <= hung and hung < due and #rest <= fields.INSIDE then
     local tenant, first = match(sid, '^[^/]*'), call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
     local head = tonumber(first[1] == tenant and first[2] or call('ZSCORE', KEYS[2], tenant) or nil)
     local lease = tonumber(call('ZRANGE', KEYS[4], '0', '0', 'WITHSCORES')[2])
@@ -33,10 +38,10 @@ function usual.begin()
       and (clock or ARGV[1] == '') and not quotas
     if right and ours and call('HEXISTS', KEYS[1], sid) == 0 then
       local drawn = call('HINCRBY', meta, 'fence', fences.step(fence or 0, now, 1))
-      local data = layout.fresh_record(fields.NEWEST, 0, due, now, drawn, 0, ARGV[14])
+      local data = layout.fresh_record(fields.NEWEST, 0, due, now, drawn, 0, rest)
       call('HSET', KEYS[1], sid, data)
       call('ZADD', KEYS[14], string.format('%d', due), sid)
-      return { now, hung, { 1 }, ARGV[5] == '1' and { data } or {}, {} }
+      return #ARGV == 14 and { now, hung, { 1 }, ARGV[5] == '1' and { data } or {}, {} } or { now, hung, 1, 0 }
     end
   end
 end
