@@ -9,7 +9,7 @@ local OF_SCHEDULE = 9 -- how many those are
 -- Answers as add.lua or schedule.lua, or nil where another add is asked for: then it has written nothing.
 function usual.begin()
   local sid, at, rest = ARGV[8], ARGV[10], ARGV[14]
-  if #ARGV == OF_SCHEDULE and ARGV[7] == '' then
+  if #ARGV == OF_SCHEDULE and ARGV[7] == '' and not match(ARGV[5], '~') then -- a backfill has its series to look at
     sid, at, rest = ARGV[5], ARGV[8], ARGV[9]
   elseif #ARGV ~= 14 or ARGV[6] ~= '' or ARGV[11] ~= '' or ARGV[13] ~= '' then
     return nil
