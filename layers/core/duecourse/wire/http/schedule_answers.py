@@ -80,8 +80,8 @@ class ScheduleView(TypedDict):
     file: NotRequired[Annotated[int, about("Number of the file of schedules that made it; absent for none.", 3)]]
     version: Annotated[int, about("Version of the schedule: 1, and 1 more for each change by a caller.", 1)]
     created_at: Annotated[ShownInstant, about("Time of the add.")]
-    fired: Annotated[int, about("Number of occurrences so far.", 0)]
-    skipped: Annotated[int, about("Number of occurrences skipped beside a running one.", 0)]
+    fired: Annotated[int, about("Number of times that fired so far, skipped ones too.", 0)]
+    skipped: Annotated[int, about("Number of occurrences skipped beside a running one, or over a quota.", 0)]
     times_missed: Annotated[
         int,
         about(
