@@ -18,7 +18,7 @@ from duecourse.engine.threads import Threads
 from duecourse.ports.tasks import MAX_ADD
 from tests.bench.figures import Figure, in_turn, per_second
 from tests.bench.server import BenchServer
-from tests.support.engine import targets_of
+from tests.support.engine import fire_nothing, targets_of
 
 PAYLOAD = '{"user":"' + "x" * 109 + '"}'
 """120 bytes."""
@@ -235,7 +235,7 @@ def _reads(task: Task) -> Done:
 def _work(store: RedisStore, shard: Shard, kind: Kind) -> int:
     threads = Threads(THREADS)
     runner = Runner(lambda _kind: kind, None, store.now, random.Random())
-    drainer = Drainer(store, runner, targets_of({}, Nobody()), threads, Limits(60_000, 0))
+    drainer = Drainer(store, runner, targets_of({}, Nobody()), threads, Limits(60_000, 0), fire_nothing)
     done = drainer.drain([shard], lambda: 60_000).done
     threads.close()
     return done

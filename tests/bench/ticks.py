@@ -17,7 +17,7 @@ from duecourse.ports.tasks import MAX_ADD
 from tests.bench.figures import Figure
 from tests.bench.ledger import Nobody
 from tests.bench.server import BenchServer
-from tests.support.engine import targets_of
+from tests.support.engine import fire_nothing, targets_of
 
 DAY_MS = 86_400_000
 SHARDS = (1, 1_000, 10_000)
@@ -43,7 +43,7 @@ def _tick(client: redis.Redis, count: int) -> Figure:
         store.add([NewTask("later", "report", "1", f"q{n}", delay_ms=DAY_MS)])
     threads = Threads(1)
     runner = Runner(lambda _kind: None, None, store.now, random.Random())
-    drainer = Drainer(store, runner, targets_of({}, Nobody()), threads, Limits(60_000, 0))
+    drainer = Drainer(store, runner, targets_of({}, Nobody()), threads, Limits(60_000, 0), fire_nothing)
     sweeper = Sweeper(store, drainer, Retention(DAY_MS), 0)
 
     def tick() -> None:

@@ -20,7 +20,7 @@ from duecourse.engine.work import Worker
 from duecourse.ports.store import Store
 from duecourse.ports.tasks import MAX_ADD
 from duecourse.wire.events.invocation import decode_tasks
-from tests.support.engine import ample, engine, targets_of
+from tests.support.engine import ample, engine, fire_nothing, targets_of
 from tests.support.ledger import SHARD, new
 from tests.support.matrix import in_turn
 from tests.support.redis_server import RedisServer, need, newest
@@ -82,7 +82,7 @@ def draining(store: Store, service: Service) -> Iterator[None]:
 
     with engine(store, lambda _task: None) as made:
         targets = targets_of({"report": TARGET}, service, outstanding=MOST, delivery_lease_ms=60_000)
-        drainer = Drainer(store, made.runner, targets, made.threads, Limits(LEASE_MS, 0))
+        drainer = Drainer(store, made.runner, targets, made.threads, Limits(LEASE_MS, 0), fire_nothing)
         bell = threading.Thread(target=ring)
         bell.start()
         try:

@@ -30,7 +30,7 @@ from tests.support.answering import misbehaving
 from tests.support.clock import HandClock
 from tests.support.commands import gone
 from tests.support.deaf_proxy import DeafProxy
-from tests.support.engine import MARGIN_MS, Lambda, ample, engine, targets_of
+from tests.support.engine import MARGIN_MS, Lambda, ample, engine, fire_nothing, targets_of
 from tests.support.ledger import SHARD, new, standing
 from tests.support.matrix import MATRIX
 from tests.support.project import ROOT
@@ -274,7 +274,9 @@ def drain(store: MemoryStore, queue: str, publisher: AmqpPublisher, *, add: bool
         store.add([new(kind="bill", payload='{"sum":1}')])
     with engine(store, lambda _: Done()) as made:
         targets = targets_of({"bill": f"amqp:{queue}"}, Lambda(), {"amqp": publisher})
-        Drainer(store, made.runner, targets, made.threads, Limits(30_000, MARGIN_MS)).drain([SHARD], ample)
+        Drainer(store, made.runner, targets, made.threads, Limits(30_000, MARGIN_MS), fire_nothing).drain(
+            [SHARD], ample
+        )
 
 
 def test_a_message_that_its_consumer_had_when_it_was_killed_is_delivered_again(

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
-from duecourse.domain.task import Json, Task
+from duecourse.domain import schedule
+from duecourse.domain.task import Json, Shard, Task
 from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.flow import Fire, fire_nothing
+from duecourse.engine.flow import Fire
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.targets import Targets
 from duecourse.engine.threads import Threads
@@ -112,6 +113,11 @@ def targets_of(
     """Targets that are handed each task as it is."""
     limits = {"outstanding": outstanding, "delivery_lease_ms": delivery_lease_ms}
     return Targets(targets, (invoker or Lambda()).send, brokers, lambda task: task, **limits)
+
+
+def fire_nothing(shard: Shard, _due: Sequence[schedule.Kept], _now: int) -> None:
+    """Fail: where a drain fires nothing, no schedule is to be due."""
+    raise AssertionError(f"a schedule is due in {shard}")
 
 
 class Engine(NamedTuple):

@@ -17,7 +17,7 @@ from duecourse.engine.threads import Threads
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.leases import Settled
 from tests.support.clock import HandClock
-from tests.support.engine import targets_of
+from tests.support.engine import fire_nothing, targets_of
 from tests.support.ledger import SHARD, new, standing
 from tests.support.wait import until
 
@@ -27,7 +27,7 @@ def serving(store: MemoryStore, kind: Kind, size: int = 2) -> Iterator[StandingD
     """A drain that runs on a thread of its own, stopped at the end."""
     threads = Threads(size)
     runner = Runner(lambda _name: kind, None, store.now, random.Random(7))
-    drain = StandingDrain(store, runner, targets_of({}), threads, 30_000)
+    drain = StandingDrain(store, runner, targets_of({}), threads, 30_000, fire_nothing)
     thread = threading.Thread(target=drain.run)
     thread.start()
     try:
@@ -90,7 +90,7 @@ def test_a_stop_gives_back_what_has_not_begun_and_waits_for_what_runs(store: Mem
     gate = Gate()
     threads = Threads(1)
     runner = Runner(lambda _name: gate, None, store.now, random.Random(7))
-    drain = StandingDrain(store, runner, targets_of({}), threads, 30_000)
+    drain = StandingDrain(store, runner, targets_of({}), threads, 30_000, fire_nothing)
     thread = threading.Thread(target=drain.run)
     store.add([new("slow")])
     ring(drain)

@@ -18,7 +18,7 @@ from duecourse.ports.leases import Delivery, Settled
 from duecourse.ports.publisher import Message
 from duecourse.wire.events.invocation import message_body, tasks_event
 from tests.support.clock import HandClock
-from tests.support.engine import MARGIN_MS, Broker, Lambda, ample, engine, targets_of
+from tests.support.engine import MARGIN_MS, Broker, Lambda, ample, engine, fire_nothing, targets_of
 from tests.support.kinds import leased
 from tests.support.ledger import SHARD, new, standing
 
@@ -150,7 +150,7 @@ def test_what_was_confirmed_and_could_not_be_settled_is_sent_again_under_the_sam
     store.add([new("t", kind="bill")])
     with engine(store, lambda _: None) as made:
         targets = targets_of(TARGETS, Lambda(), {"sqs": Counting()})
-        drainer = Drainer(store, made.runner, targets, made.threads, Limits(30_000, MARGIN_MS))
+        drainer = Drainer(store, made.runner, targets, made.threads, Limits(30_000, MARGIN_MS), fire_nothing)
         until_ms = iter([60_000, 60_000])
         with pytest.raises(StoreUnavailable):
             drainer.drain([SHARD], lambda: next(until_ms, 0))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from duecourse.domain.history import Trigger
 from duecourse.domain.task import Shard
-from duecourse.engine.flow import Drained, Fire, Flow, fire_nothing
+from duecourse.engine.flow import Drained, Fire, Flow
 from duecourse.engine.pieces import Pieces
 from duecourse.engine.run import Runner
 from duecourse.engine.targets import Targets
@@ -42,7 +42,7 @@ class Drainer:
         targets: Targets,
         threads: Threads,
         limits: Limits,
-        fire: Fire = fire_nothing,
+        fire: Fire,
     ) -> None:
         self._store = store
         self._runner = runner

@@ -30,10 +30,6 @@ Fire: TypeAlias = Callable[[Shard, Sequence[Kept], int], None]
 """Fires schedules of a shard that a claim found due, at the claim's time (epoch ms)."""
 
 
-def fire_nothing(_shard: Shard, _due: Sequence[Kept], _now: int) -> None:
-    """Fire no schedule."""
-
-
 class Drained(NamedTuple):
     """Figures of a drain, in tasks; `stale` leases were lost before they were settled.
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from duecourse.domain.history import Trigger
 from duecourse.domain.task import Shard
 from duecourse.engine.drain import NO_TRIGGERS, DrainResult
-from duecourse.engine.flow import AWAY_S, Drained, Fire, Flow, fire_nothing
+from duecourse.engine.flow import AWAY_S, Drained, Fire, Flow
 from duecourse.engine.pieces import Pieces
 from duecourse.engine.run import Runner
 from duecourse.engine.targets import Targets
@@ -28,7 +28,7 @@ class StandingDrain:
         targets: Targets,
         threads: Threads,
         lease_ms: int,
-        fire: Fire = fire_nothing,
+        fire: Fire,
     ) -> None:
         self._pieces = Pieces(runner, targets, threads)
         self._flow = Flow(store, self._pieces, NO_TRIGGERS, {}, fire)
