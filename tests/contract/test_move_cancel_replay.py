@@ -230,6 +230,8 @@ def test_the_stats_tell_a_shard_in_numbers(store: Store, clock: HandClock) -> No
         "bell_at": clock.at - 1 + LEASE_MS,
         "settings": QueueSettings(),
         "now": clock.at,
+        "schedules": 0,
+        "fires_at": 0,
     }
     assert store.now() == clock.at
     store.ping()
