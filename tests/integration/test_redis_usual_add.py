@@ -69,6 +69,10 @@ STANDING: dict[str, Callable[[RedisStore], object]] = {
     ),
     "a bell that hangs too late": lambda store: _waits_with(store, bell_at=NEXT + store.now()),
     "a bell whose time is over": lambda store: _waits_with(store, bell_at=store.now() - 1),
+    "one that is due, as its bell is": lambda store: (add(store, "c"), _waits_with(store, bell_at=store.now())),
+    "a schedule that is due, as its bell is": lambda store: (
+        put(store, "b", store.now()), _waits_with(store, bell_at=store.now())
+    ),
     "a schedule before it": lambda store: put(store, "b", store.now() + LATER_MS),
     "a schedule after it": lambda store: put(store, "b", store.now() + 3 * LATER_MS),
     "a schedule before it, and a task before that": lambda store: (

@@ -1,6 +1,7 @@
--- The usual add, tried before any other: one task of no group, or a new schedule, of no large payload, later than its
--- tenant's next and than a bell that hangs as early as anything needs, where nothing has its id. It changes neither the
--- bell nor the tenant's place, and needs none of the other modules, which take longer to make than all that it does.
+-- The usual add, tried before any other: one task of no group, or a new schedule, of no large payload, not due yet and no
+-- earlier than its tenant's next and than a bell that hangs as early as anything needs, where nothing has its id. It
+-- changes neither the bell nor the tenant's place, and needs none of the other modules, which take longer to make than
+-- all that it does.
 --
 -- ARGV    add.lua's or schedule.lua's
 
@@ -25,7 +26,7 @@ function usual.begin()
   local after = match(at, '^%+(%d+)$')
   local due = after and now + after or tonumber(at)
   hung = tonumber(hung or nil)
-  if hung and now <= hung and hung < due and #rest <= fields.INSIDE then
+  if hung and now <= hung and hung <= due and now < due and #rest <= fields.INSIDE then
     local tenant, first = match(sid, '^[^/]*'), call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
     local head = tonumber(first[1] == tenant and first[2] or call('ZSCORE', KEYS[2], tenant) or nil)
     local lease = tonumber(call('ZRANGE', KEYS[4], '0', '0', 'WITHSCORES')[2])
