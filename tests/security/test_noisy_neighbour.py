@@ -99,9 +99,8 @@ def spread(scene: Scene, start: datetime, count: int, every_s: float) -> dict[st
     return due
 
 
-def p90(latenesses: list[float]) -> float:
-    """Ninth decile: of some thirty webhooks, one or two may meet a moment in which the machine does something else."""
-    return latenesses[max(0, -(-len(latenesses) * 90 // 100) - 1)]
+def p99(latenesses: list[float]) -> float:
+    return latenesses[max(0, -(-len(latenesses) * 99 // 100) - 1)]
 
 
 @MATRIX
@@ -110,7 +109,7 @@ def test_a_batch_of_expensive_expressions_holds_up_no_others_webhooks(scene: Sce
     start = datetime.now(UTC) + timedelta(seconds=SETTING_S)
     polls = [scene.poll("/ones", start, "|".join(["[?@]"] * 10)) for _ in range(2 * BATCH)]
     due = spread(scene, start + timedelta(seconds=0.05), 20, 0.1)
-    assert p90(scene.lateness_s(due)) < LATE_S
+    assert p99(scene.lateness_s(due)) < LATE_S
     answers = [show(scene, "hostile", id, "dead") for id in polls]
     assert all("500,000 steps" in answer["error"] for answer in answers)
 
@@ -140,7 +139,7 @@ def test_answers_that_are_dear_to_read_or_never_come_hold_up_no_others_webhooks(
         task = {"kind": "poll", "due_at": start.isoformat(), "payload": payload, "retry": retry}
         ids = [scene.add("hostile", task) for _ in range(2 * BATCH)]
         due = spread(scene, start + timedelta(seconds=0.5), 50, 0.1)
-        assert p90(scene.lateness_s(due)) < LATE_S
+        assert p99(scene.lateness_s(due)) < LATE_S
         for id in ids:
             path = f"{scene.stack.api}/tasks/{id}?force"
             scene.http.request("DELETE", path, headers={"X-Tenant": "hostile"})
@@ -173,7 +172,7 @@ def test_expensive_polls_that_go_on_and_on_hold_up_no_others_webhooks_or_large_p
         scene.poll(path, start, expression, "PT0.1S")
     polls = {scene.large_poll(at): at for n in range(10) if (at := start + timedelta(seconds=0.5 + n / 2))}
     due = spread(scene, start + timedelta(seconds=0.5), 50, 0.1)
-    assert p90(scene.lateness_s(due)) < LATE_S
+    assert p99(scene.lateness_s(due)) < LATE_S
     *most, _ = sorted(scene.ended_late_s(id, at) for id, at in polls.items())
     assert most[-1] < LATE_S, "one may wait behind another of its own tenant"
     assert len(scene.hostile.asked) > BATCH, "it was busy meanwhile"
@@ -212,5 +211,5 @@ def test_previews_of_an_expensive_template_hold_up_no_others_webhooks(scene: Sce
     due = spread(scene, start, 30, 0.1)
     with requests(scene, "/reminders/preview", body) as statuses:
         latenesses = scene.lateness_s(due)
-    assert p90(latenesses) < LATE_S
+    assert p99(latenesses) < LATE_S
     assert set(statuses) == {422}
