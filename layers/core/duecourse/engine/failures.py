@@ -13,7 +13,6 @@ from duecourse.errors import TaskDamaged
 from duecourse.ports.leases import LeaseStore, Settled
 from duecourse.wire.events.failures import Failure
 
-
 WORKED = frozenset({Ending.DONE, Ending.AGAIN, Ending.DROP})
 """Endings that only whoever worked a task gives."""
 
