@@ -61,7 +61,7 @@ class Ending(StrEnum):
     FAILED = "failed"
     """Retry after Lambda's record of a failed invocation; the delivery's token is valid for it too."""
     UNDELIVERED = "undelivered"
-    """The function had no room for the event, or did not get to this task: the task goes back. Stale once it is begun."""
+    """The function had no room for the event, or did not get to this task, which goes back. Stale once it is begun."""
 
 
 class Settlement(NamedTuple):

@@ -14,7 +14,7 @@ from duecourse.ports.leases import LeaseStore, Settled
 from duecourse.wire.events.failures import Failure
 
 WORKED = frozenset({Ending.DONE, Ending.AGAIN, Ending.DROP})
-"""Endings that only whoever worked a task gives."""
+"""Endings of a task that was worked, for nothing else ends it so."""
 
 
 def settle_failure(store: LeaseStore, failure: Failure) -> dict[str, int]:
@@ -46,7 +46,7 @@ def _has_begun(store: LeaseStore, delivered: Task) -> bool:
 
 
 def _is_of(run: Run, delivered: Task) -> bool:
-    """True if this run came of the delivery: a begin draws a higher fence, and a settle without one keeps its own."""
+    """True if this run came of the delivery: its fence is higher if it was begun, the same if it was settled at once."""
     if run.outcome in WORKED:
         return run.fence >= delivered.fence
     return run.outcome in {Ending.RETRY, "lapsed"} and run.fence > delivered.fence
