@@ -155,6 +155,101 @@ def test_deliveries_that_lapsed_do_not_add_up_over_a_run_that_was_begun(store: S
     assert standing(store).status is not Status.DEAD
 
 
+def lapse(store: Store, clock: HandClock, id: str = "a") -> Task:
+    """The task, once its delivery has lapsed."""
+    clock.advance(DELIVERY_MS)
+    store.sweep(SHARD, retention_ms=LATER_MS)
+    return standing(store, id)
+
+
+def begin_another(store: Store, clock: HandClock, kind: str = "report", target: str = TARGET) -> Task:
+    """A task of `kind` that its target begins now, while others wait there."""
+    id = f"other-{next(NONCES)}"
+    store.add([new(id, kind=kind, due_at=clock.at - LATER_MS)])
+    tasks = store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries={kind: Delivery(target, 100, DELIVERY_MS)}).tasks
+    assert [task.id for task in tasks] == [id]
+    return begun(store, tasks[0])
+
+
+def test_a_delivery_that_waited_for_a_busy_target_is_no_strike(store: Store, clock: HandClock) -> None:
+    delays = []
+    [task] = hand_over(store, "a")
+    for times in range(1, 2 * MOST_UNDELIVERED):
+        clock.advance(1)
+        settle(store, begin_another(store, clock), Ending.DONE)
+        after = lapse(store, clock)
+        assert (after.status, after.run, after.attempt) == (Status.SCHEDULED, 0, 1)
+        [entry] = after.log
+        assert isinstance(entry, Run)
+        assert (entry.outcome, entry.times) == ("release", times)
+        assert entry.detail == f"waited for {TARGET}, which was busy with other tasks"
+        delays.append(after.due_at - clock.at)
+        clock.at = after.due_at
+        [task] = claim(store).tasks
+    assert delays == [min(1_000 * 2**n, 30_000) for n in range(2 * MOST_UNDELIVERED - 1)]
+    assert settle(store, begun(store, task), Ending.DONE) is Settled.DONE
+
+
+def test_a_target_is_busy_while_what_it_began_before_runs_on(store: Store, clock: HandClock) -> None:
+    long = begin_another(store, clock)
+    for _ in range(2 * MOST_UNDELIVERED):
+        clock.advance(LEASE_MS - 1)
+        store.extend(SHARD, [lease_of(long)], LEASE_MS, at_least=True)
+        if standing(store, long.id).status is Status.LEASED and not store.get(SHARD.queue, "a"):
+            hand_over(store, "a")
+        claim(store)
+    task = standing(store, "a")
+    assert (task.log[-1].outcome, task.status) == ("release", Status.LEASED)
+    assert all(entry.outcome == "release" for entry in task.log)
+
+
+def test_tasks_that_another_target_begins_excuse_no_delivery(store: Store, clock: HandClock) -> None:
+    hand_over(store, "a")
+    for _ in range(MOST_UNDELIVERED):
+        clock.advance(1)
+        begin_another(store, clock, kind="mail", target="lambda:mail")
+        clock.at = max(clock.at, lapse(store, clock).due_at)
+        claim(store)
+    assert (standing(store).status, standing(store).log[-1].times) == (Status.DEAD, MOST_UNDELIVERED)
+
+
+def test_strikes_of_a_run_add_up_over_deliveries_that_were_none(store: Store, clock: HandClock) -> None:
+    [task] = hand_over(store, "a")
+    for times in range(1, MOST_UNDELIVERED):
+        clock.at = lapse(store, clock).due_at
+        [task] = claim(store).tasks
+        assert settle(store, task, Ending.UNDELIVERED, detail="throttled") is Settled.RELEASED
+        after = standing(store)
+        assert {entry.outcome: entry.times for entry in after.log} == {"undelivered": times, "release": times}
+        clock.at = after.due_at + 60_000  # by then it no longer counts as busy
+        claim(store)
+    assert lapse(store, clock).status is Status.DEAD
+
+
+def test_a_busy_target_is_handed_half_as_much_and_more_with_each_begin(store: Store, clock: HandClock) -> None:
+    store.add([new(f"t{n:02}", kind="report", due_at=clock.at - 100 + n) for n in range(90)])
+    first = claim(store, most=60).tasks
+    clock.advance(1)
+    begin(store, first[0])
+    clock.at = lapse(store, clock, "t01").due_at
+    second = claim(store, most=60).tasks
+    assert len(second) == (60 - 1) // 2
+    for task in second[:3]:
+        begin(store, task)
+    assert len(claim(store, most=60).tasks) == 3 + 3
+
+
+def test_a_target_that_is_never_free_keeps_room_for_one_invocation(store: Store, clock: HandClock) -> None:
+    store.add([new(f"t{n:02}", kind="report") for n in range(90)])
+    tasks = claim(store, most=60).tasks
+    for _ in range(6):
+        for task in tasks:
+            settle(store, task, Ending.UNDELIVERED, detail="throttled")
+        clock.advance(LATER_MS)
+        tasks = claim(store, most=60).tasks
+    assert len(tasks) == 10
+
+
 def test_a_begun_task_lapses_like_any(store: Store, clock: HandClock) -> None:
     begin(store, *hand_over(store, "a"))
     clock.advance(LEASE_MS)
@@ -344,11 +439,18 @@ def test_one_past_its_deadline_that_is_not_delivered_is_dead(store: Store, clock
     assert standing(store).status is Status.DEAD
 
 
-def test_an_event_that_never_arrives_is_an_undelivered_one(store: Store, clock: HandClock) -> None:
+def test_an_event_that_never_arrives_is_no_strike_however_often(store: Store, clock: HandClock) -> None:
     [task] = hand_over(store, "a")
-    assert settle(store, task, Ending.UNDELIVERED, detail="EventAgeExceeded") == Settled.RELEASED
-    after = standing(store)
-    assert (after.run, after.attempt, after.due_at, after.error) == (0, 1, clock.at + 1_000, "EventAgeExceeded")
+    for times in range(1, 3 * MOST_UNDELIVERED):
+        assert settle(store, task, Ending.UNDELIVERED, detail="EventAgeExceeded") == Settled.RELEASED
+        after = standing(store)
+        assert (after.run, after.attempt, after.error) == (0, 1, "")
+        [entry] = after.log
+        assert isinstance(entry, Run)
+        assert (entry.outcome, entry.detail, entry.times) == ("release", "EventAgeExceeded", times)
+        assert after.due_at == clock.at + min(1_000 * 2 ** (times - 1), 30_000)
+        clock.at = after.due_at
+        [task] = claim(store).tasks
 
 
 def test_a_replacement_waits_for_a_delivery_and_follows_where_that_comes_to_nothing(

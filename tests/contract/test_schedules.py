@@ -740,8 +740,9 @@ def begun_too_late(store: Store, clock: HandClock) -> None:
 def undelivered(store: Store, clock: HandClock) -> None:
     for _ in range(20):
         given = {"work": Delivery("t", 9, LEASE_MS)}
-        [task] = store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=given).tasks
-        settle(store, task, Ending.UNDELIVERED)
+        assert store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=given).tasks
+        clock.advance(LEASE_MS)
+        store.sweep(SHARD, retention_ms=24 * 60 * MINUTE)
         clock.advance(10 * MINUTE)
 
 

@@ -1,11 +1,18 @@
 """Lambda's records of failed invocations, replayed: what they say is the error of the attempts that they carried."""
 
+import json
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
+from duecourse.domain.history import Run
+from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.errors import InvalidInput, StoreUnavailable
 from duecourse.ports.leases import Delivery
+from duecourse.wire.events.invocation import tasks_event
 from tests.support.clock import HandClock
 from tests.support.functions import cases, invoke, saved
 from tests.support.ledger import lease_of, new
@@ -13,6 +20,7 @@ from tests.support.wired import Wire
 
 REMINDERS = Shard("reminders")
 ID = "standup:300:0"
+KILLED = "report: RetriesExhausted: Runtime.ExitError: signal: killed"
 HANDED = {"reminder": Delivery("lambda:SendReminderFunction", 100, 120_000)}
 
 
@@ -35,6 +43,121 @@ def standing(store: MemoryStore) -> Task:
     task = store.get("reminders", ID)
     assert task is not None
     return task
+
+
+def runs_of(task: Task) -> list[Run]:
+    return [entry for entry in task.log if isinstance(entry, Run)]
+
+
+def hand_over_ten(store: MemoryStore) -> list[Task]:
+    """Tasks of one event, as a function gets them."""
+    store.add([new(f"t{n}", kind="reminder", queue="reminders", group="ten") for n in range(10)])
+    return store.claim(REMINDERS, 10, lease_ms=60_000, deliveries=HANDED).tasks
+
+
+def begin(store: MemoryStore, task: Task) -> Task:
+    [begun] = store.begin(REMINDERS, [lease_of(task)], 30_000, [bytes(8)])
+    return begun.under(task)
+
+
+def report(tasks: Sequence[Task], **parts: Any) -> None:
+    """A record of the failed invocation that carried these tasks, by default of one whose process ended."""
+    record = {
+        "requestContext": {"functionArn": "arn:aws:lambda:eu-central-1:1:function:report:$LATEST"}
+        | {"condition": "RetriesExhausted", "approximateInvokeCount": 1}
+        | parts.pop("context", {}),
+        "requestPayload": tasks_event(tasks),
+        "responseContext": {"statusCode": 200, "functionError": "Unhandled"},
+        "responsePayload": {"errorType": "Runtime.ExitError", "errorMessage": "signal: killed"},
+    }
+    event = saved("on_undelivered/cannot_start")
+    event["Records"][0]["body"] = json.dumps({name: part for name, part in (record | parts).items() if part})
+    assert invoke("on_undelivered", event)["batchItemFailures"] == []
+
+
+def of(store: MemoryStore, id: str) -> Task:
+    task = store.get("reminders", id)
+    assert task is not None
+    return task
+
+
+def attempts(store: MemoryStore) -> list[tuple[int, int]]:
+    """Runs and attempts of the ten."""
+    return [(of(store, f"t{n}").run, of(store, f"t{n}").attempt) for n in range(10)]
+
+
+@pytest.mark.parametrize("end", [None, Ending.DONE, Ending.AGAIN, Ending.RETRY, Ending.DROP])
+def test_tasks_that_a_crashed_invocation_had_not_begun_spend_no_attempt(store: MemoryStore, end: Ending | None) -> None:
+    tasks = hand_over_ten(store)
+    mine = begin(store, tasks[0])
+    if end:
+        store.settle(REMINDERS, [Settlement.of(mine, end, delay_ms=60_000)])
+    first = of(store, "t0")
+    report(tasks)
+    assert attempts(store)[1:] == [(0, 1)] * 9
+    if end:
+        assert of(store, "t0") == first
+    else:
+        assert (of(store, "t0").attempt, of(store, "t0").error) == (2, KILLED)
+    [run] = runs_of(of(store, "t9"))
+    assert (run.outcome, run.detail) == ("release", f"{KILLED}; the function had not begun this task")
+
+
+def test_tasks_that_a_function_settled_without_a_begin_count_as_begun(store: MemoryStore) -> None:
+    tasks = hand_over_ten(store)
+    store.settle(REMINDERS, [Settlement.of(tasks[0], Ending.DONE)])
+    report(tasks)
+    assert attempts(store) == [(1, 1)] + [(0, 1)] * 9
+
+
+def test_an_invocation_that_began_nothing_spends_an_attempt_of_each(store: MemoryStore) -> None:
+    report(hand_over_ten(store))
+    assert attempts(store) == [(1, 2)] * 10
+
+
+def test_a_task_that_another_invocation_began_makes_no_neighbour_begun(store: MemoryStore, clock: HandClock) -> None:
+    tasks = hand_over_ten(store)
+    clock.advance(120_000)
+    store.sweep(REMINDERS, retention_ms=3_600_000)
+    clock.advance(1_000)
+    again = store.claim(REMINDERS, 10, lease_ms=60_000, deliveries=HANDED).tasks
+    begin(store, again[0])
+    report(tasks)
+    assert attempts(store) == [(1, 1)] * 10
+
+
+THROTTLED: dict[str, dict[str, Any]] = {
+    "too old": {"context": {"condition": "EventAgeExceeded"}, "responseContext": None, "responsePayload": None},
+    "never tried": {"context": {"approximateInvokeCount": 0}, "responseContext": None, "responsePayload": None},
+    "by its answer": {
+        "responseContext": {"statusCode": 429},
+        "responsePayload": {"errorType": "TooManyRequestsException", "errorMessage": "Rate Exceeded."},
+    },
+    "by its error": {
+        "responseContext": {"statusCode": 200, "functionError": "ReservedFunctionConcurrentInvocationLimitExceeded"},
+    },
+}
+
+
+@pytest.mark.parametrize("sign", THROTTLED)
+def test_any_sign_that_a_function_was_not_invoked_spends_no_attempt(store: MemoryStore, sign: str) -> None:
+    report(hand_over_ten(store), **THROTTLED[sign])
+    assert attempts(store) == [(0, 1)] * 10
+    [run] = runs_of(of(store, "t3"))
+    assert run.outcome == "release"
+    assert run.detail.startswith("waited for report, which was busy: ")
+
+
+ARRIVED: dict[str, dict[str, Any]] = {
+    "its code raised an error of that name": {"responsePayload": {"errorType": "TooManyRequestsException"}},
+    "a failed try has become too old since": {"context": {"condition": "EventAgeExceeded"}},
+}
+
+
+@pytest.mark.parametrize("why", ARRIVED)
+def test_a_function_that_was_invoked_spends_an_attempt(store: MemoryStore, why: str) -> None:
+    report(hand_over_ten(store), **ARRIVED[why])
+    assert attempts(store) == [(1, 2)] * 10
 
 
 def test_every_saved_event_is_replayed_here() -> None:
@@ -81,7 +204,8 @@ def test_an_event_that_waited_too_long_spends_no_attempt(store: MemoryStore) -> 
     assert replay("too_old", hand_over(store).token) == []
     after = standing(store)
     assert (after.status, after.run, after.attempt, after.due_at) == (Status.SCHEDULED, 0, 1, store.now() + 1_000)
-    assert after.error == "duecourse-SendReminderFunction-1A2B3C4D5E6F: EventAgeExceeded"
+    waited = "waited for duecourse-SendReminderFunction-1A2B3C4D5E6F, which was busy: EventAgeExceeded"
+    assert [(run.outcome, run.detail) for run in runs_of(after)] == [("release", waited)]
 
 
 def test_an_event_that_waited_too_long_and_was_begun_all_the_same_is_let_run(store: MemoryStore) -> None:

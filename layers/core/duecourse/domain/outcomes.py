@@ -61,7 +61,7 @@ class Ending(StrEnum):
     FAILED = "failed"
     """Retry after Lambda's record of a failed invocation; the delivery's token is valid for it too."""
     UNDELIVERED = "undelivered"
-    """The event of a hand-over will never arrive: the task goes back as after a lapse. Stale once it is begun."""
+    """The function had no room for the event, or did not get to this task, which goes back. Stale once it is begun."""
 
 
 class Settlement(NamedTuple):

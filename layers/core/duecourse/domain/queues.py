@@ -169,7 +169,7 @@ THROTTLED: dict[ThrottleReason, str] = {
     ThrottleReason.MAX_RUNNING: "its queue runs as many tasks as max_running allows",
     ThrottleReason.TENANT_MAX_RUNNING: "its tenant runs as many tasks as tenant_max_running allows",
     ThrottleReason.RATE: "its queue has claimed as many tasks as its rate allows",
-    ThrottleReason.TARGET: "its target has as many tasks to begin as DUECOURSE_OUTSTANDING allows",
+    ThrottleReason.TARGET: "its target has as many tasks to begin as DUECOURSE_OUTSTANDING allows, or is busy",
     ThrottleReason.KIND: "no worker or function that looked at its queue has its kind",
 }
 """Each reason as a part of a sentence on a task."""

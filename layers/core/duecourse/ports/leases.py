@@ -109,7 +109,9 @@ class LeaseStore(Ledger, Protocol):
 
         A task of a kind in `deliveries` gets the lease of a delivery, and `target`; limits count it as running. Its
         token begins it (`begin`), or settles it directly. A delivery that lapses first spends no attempt: the task is
-        due again, later each time, and dead after 20 in a row. A task whose target has no room is put aside until there
+        due again, later each time. It is dead after 20 deliveries of one run that its target was free to begin. The
+        target of a delivery was busy if it has begun or run another task of the shard since: it has fewer places then.
+        A task whose target has no room is put aside until there
         is room, and delays no other task.
 
         With `kinds`, those alone and the kinds in `deliveries` are claimed. A task of any other kind is put aside for

@@ -9,12 +9,24 @@ from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire.events.invocation import decode_tasks
 from duecourse.wire.events.messages import Received
 
-NEVER_INVOKED = frozenset({"EventAgeExceeded"})
-"""The conditions under which the function never saw the event."""
+RAN = frozenset({"Handled", "Unhandled"})
+"""Function errors of invocations that took place."""
+TOO_OLD = "EventAgeExceeded"
+"""Condition of a record whose event waited for longer than its maximum age."""
+THROTTLES = frozenset(
+    {
+        "TooManyRequestsException",
+        "ReservedFunctionConcurrentInvocationLimitExceeded",
+        "FunctionInvocationRateLimitExceeded",
+        "ConcurrentInvocationLimitExceeded",
+        "CallerRateLimitExceeded",
+    }
+)
+"""Errors of Lambda itself, and their reasons, for which it did not invoke the function."""
 
 
 class Failure(NamedTuple):
-    """An invocation that failed: the tasks that it carried, and why; `arrived` where the function was invoked."""
+    """A failed invocation: its tasks, and why it failed; `arrived` is False where the function never saw the event."""
 
     tasks: Sequence[Task]
     error: str
@@ -30,8 +42,26 @@ def read_failure(message: Received) -> Failure:
         payload = record["requestPayload"]
     except (ValueError, RecursionError, LookupError, TypeError):
         raise InvalidInput([FieldError("body", "must be Lambda's record of a failed invocation")]) from None
-    error = f"{_name(function)}: {condition}{_reason(record)}"
-    return Failure(decode_tasks(payload), error, condition not in NEVER_INVOKED)
+    name, error, arrived = _name(function), f"{condition}{_reason(record)}", _arrived(record, condition)
+    text = f"{name}: {error}" if arrived else f"waited for {name}, which was busy: {error}"
+    return Failure(decode_tasks(payload), text, arrived)
+
+
+def _arrived(record: Mapping[str, Any], condition: str) -> bool:
+    """True unless there is any sign that the function was not invoked: then it had no room, and is not at fault."""
+    error = _field(record, "responseContext", "functionError")
+    if error in RAN:  # an earlier try of an event that has become too old since is such
+        return True
+    throttled = {error, _field(record, "responsePayload", "errorType")} & THROTTLES
+    never = _field(record, "requestContext", "approximateInvokeCount") == 0
+    return not (condition == TOO_OLD or throttled or never)
+
+
+def _field(record: Mapping[str, Any], part: str, name: str) -> Any:
+    """A plain value of one part of a record, None where there is none."""
+    found = record.get(part)
+    value = found.get(name) if isinstance(found, Mapping) else None
+    return value if isinstance(value, str | int) else None
 
 
 def _name(arn: str) -> str:

@@ -19,8 +19,12 @@ local function extend(sid, at)
   local before = at_least and tonumber(call('ZSCORE', shard.LEASED, sid) or 0) or 0
   local ends_at = math.max(shard.NOW + lease_ms, before)
   call('ZADD', shard.LEASED, ends_at, sid)
+  if r.delivery then
+    places.note_run(r, ends_at)
+  end
   return ends_at
 end
 
 local ends = record.each(shard.FIRST + 2, 2, false, extend)
+places.write_busy()
 return { shard.NOW, bell.hang(false), ends }

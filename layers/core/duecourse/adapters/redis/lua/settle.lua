@@ -74,7 +74,8 @@ local ENDINGS = {
     return DEAD_
   end,
   [fields.RAN_UNDELIVERED] = function(r, _, _, detail)
-    return endings.undelivered(r, detail) and 5 or DEAD_
+    places.note_throttle(r)
+    return endings.undelivered(r, false, detail) and 5 or DEAD_
   end,
   [fields.RAN_RELEASE] = function(r, due, _, detail)
     record.remember(r, fields.RAN_RELEASE, detail)

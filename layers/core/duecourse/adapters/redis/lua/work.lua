@@ -30,6 +30,7 @@ end
 
 local function begin(sid, r, token, nonce)
   places.free_place(sid, r.target)
+  places.note_begin(r, ends_at)
   r.target, r.delivery, r.fence, r.nonce, r.claimed = nil, token, shard.next_fence(), nonce, shard.NOW
   call('HSET', shard.TASKS, sid, record.close(r))
 end

@@ -93,19 +93,26 @@ end
 
 -- Deliveries that come to nothing. ------------------------------------------------------------------------------------
 
-local MOST_UNDELIVERED, FIRST_DELAY, LONGEST_DELAY = 20, 1000, 300000 -- in a row, and ms
+local MOST_STRIKES = 20 -- deliveries of one run that its target did not begin though it was free
+local FIRST_DELAY, LONGEST_DELAY, LONGEST_BUSY = 1000, 300000, 30000 -- ms
 
--- A delivery that was not begun is scheduled again, later each time, with all its attempts, or dead.
-function endings.undelivered(r, detail)
-  local times = record.times_in_a_row(r, fields.RAN_UNDELIVERED) + 1
-  local dies = times >= MOST_UNDELIVERED
-  record.remember(r, fields.RAN_UNDELIVERED, dies and 'undelivered: ' .. detail or detail)
+-- A delivery that was not begun is scheduled again, later each time, with all its attempts. A strike, which is one that
+-- the target was free to begin, may be its end; one that waited for a busy target is none, however often.
+function endings.undelivered(r, strike, detail)
+  local outcome = strike and fields.RAN_UNDELIVERED or fields.RAN_RELEASE
+  local times = record.times_given_back(r, outcome) + 1
+  local dies = strike and times >= MOST_STRIKES
+  if not strike then
+    places.note_missed(r)
+  end
+  record.remember(r, outcome, dies and 'undelivered: ' .. detail or detail)
   leases.end_delivery(r)
   if dies or leases.expired(r) then
     r.status = fields.DIED
     return false
   end
-  r.status, r.due = fields.SCHEDULED, shard.NOW + math.min(FIRST_DELAY * 2 ^ (times - 1), LONGEST_DELAY)
+  local longest = strike and LONGEST_DELAY or LONGEST_BUSY
+  r.status, r.due = fields.SCHEDULED, shard.NOW + math.min(FIRST_DELAY * 2 ^ (times - 1), longest)
   return true
 end
 
@@ -119,8 +126,10 @@ end
 
 -- Ends the run of a lapsed lease. Answers whether the task lives.
 local function end_run(r, ended)
-  if r.target then
-    return endings.undelivered(r, 'handed over to ' .. r.target .. ', but the function did not begin it')
+  if r.target and places.is_busy(r) then
+    return endings.undelivered(r, false, 'waited for ' .. r.target .. ', which was busy with other tasks')
+  elseif r.target then
+    return endings.undelivered(r, true, 'handed over to ' .. r.target .. ', but the function did not begin it')
   end
   local due = due_after_lapse(r, ended)
   record.remember(r, fields.RAN_LAPSED, 'the lease lapsed')

@@ -33,6 +33,15 @@ local function find_aside(kinds)
   end
 end
 
+-- A target that was busy has fewer places (modules/places.lua), until it has grown up to all of them again.
+local function fit(target, fits)
+  if fits and fits < target.most then
+    target.most = fits
+  elseif fits then
+    call('HDEL', shard.META, 'fits:' .. target.name)
+  end
+end
+
 -- Reads what is handed over, from ARGV `at` on.
 function handover.handed_kinds(at)
   delivered, targets, by_kind, any, closed = {}, {}, {}, at <= #ARGV, false
@@ -49,8 +58,9 @@ function handover.handed_kinds(at)
     end
   end
   for name, target in pairs(targets) do
-    local known = call('HMGET', shard.META, 'out:' .. name, 'most:' .. name)
+    local known = call('HMGET', shard.META, 'out:' .. name, 'most:' .. name, 'fits:' .. name)
     target.out, target.waited = tonumber(known[1] or 0), known[2]
+    fit(target, tonumber(match(known[3] or '', '^%d+')))
     target.free = target.most - target.out
   end
   if closed then
