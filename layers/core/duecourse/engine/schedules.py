@@ -140,7 +140,7 @@ class Schedules:
     def is_same(self, asked: Schedule, kept: Schedule) -> bool:
         """True if a request asks for what there is; without a start of its own it may have begun at any time."""
         wanted = self.checked(asked, kept.rule.starts_at)
-        return replaced(wanted, by=kept.by, file=kept.file) == kept
+        return replaced(wanted, rule=wanted.rule.as_kept(kept.rule), by=kept.by, file=kept.file) == kept
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> ScheduleStatus:
         """One schedule. Raises TaskNotFound."""
