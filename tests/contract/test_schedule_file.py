@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
-from duecourse.domain.schedule import AT_ADD, Cron, Rule, Schedule
+from duecourse.domain.schedule import AT_ADD, Cron, Fold, Gap, Rule, Schedule
 from duecourse.domain.schedule_file import Entry, FileChanges, Noted, ScheduleFile, key_of
 from duecourse.domain.task import DEFAULT_TENANT
 from duecourse.domain.values import replaced
@@ -243,3 +243,15 @@ def test_a_file_puts_a_schedule_as_any_caller_would(store: Store) -> None:
     assert (kept.schedule.by, kept.schedule.file, key_of(kept.schedule)) == ("file", 1, DAILY)
     assert kept.schedule.rule.starts_at == START
     assert verbs(store).put(file(1, one()).schedules[0], lambda: False) is Put.KEPT
+
+
+def test_a_file_that_names_no_fold_leaves_that_of_an_earlier_release(store: Store) -> None:
+    hourly = one("hourly", Cron("0 * * * *"))
+    former = replaced(hourly, rule=replaced(hourly.rule, gap=Gap.SHIFT, fold=Fold.FIRST))
+    apply(store, 1, former)
+    apply(store, 2, hourly)
+    rule = store.schedule("default", "hourly").schedule.rule  # type: ignore[union-attr]
+    assert (rule.gap, rule.fold) == (Gap.SHIFT, Fold.FIRST)
+    apply(store, 3, replaced(hourly, payload='{"a":1}'))
+    rule = store.schedule("default", "hourly").schedule.rule  # type: ignore[union-attr]
+    assert (rule.gap, rule.fold) == (Gap.AUTO, Fold.AUTO), "what a file changes, it writes whole"

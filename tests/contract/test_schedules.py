@@ -1,5 +1,6 @@
 """Schedules in every store: written, listed, fired once, by their policies, and told of the end of each occurrence."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from duecourse.domain.queues import Rate
 from duecourse.domain.quotas import Quotas, as_text
 from duecourse.domain.schedule import (
     NEVER,
+    TENANT,
     Became,
     Cron,
     Every,
@@ -33,7 +35,7 @@ from duecourse.domain.shards import Sharding
 from duecourse.domain.task import OnDuplicate, RetryPolicy, Shard, Status, Task
 from duecourse.domain.values import replaced
 from duecourse.engine.schedules import Schedules
-from duecourse.errors import BeyondQuota, InvalidInput, QuotaExceeded
+from duecourse.errors import BeyondQuota, InvalidInput, QuotaExceeded, ScheduleExists
 from duecourse.ports.leases import Delivery
 from duecourse.ports.schedules import Fired, Put
 from duecourse.ports.store import Store
@@ -1052,3 +1054,40 @@ def test_a_rule_of_whole_milliseconds_and_a_policy_are_kept(store: Store) -> Non
     asked = series(rule=Rule(Every(1_001), START + 3), retry=replace(STEADY, factor=1.25))
     store.put_schedule(asked, begun())
     assert kept(store).schedule == asked
+
+
+# What a caller names, what the ledger keeps and what a release without `auto` reads of it.
+NAMED = [
+    ("0 * * * *", Gap.AUTO, Fold.AUTO, Gap.SKIP, Fold.BOTH),
+    ("30 2 * * *", Gap.AUTO, Fold.AUTO, Gap.SHIFT, Fold.FIRST),
+    ("0 * * * *", Gap.SHIFT, Fold.FIRST, Gap.SHIFT, Fold.FIRST),
+    ("0 * * * *", Gap.AUTO, Fold.SECOND, Gap.SKIP, Fold.SECOND),
+    ("30 2 * * *", Gap.SKIP, Fold.AUTO, Gap.SKIP, Fold.FIRST),
+]
+
+
+@pytest.mark.parametrize(("cron", "gap", "fold", "gap_used", "fold_used"), NAMED)
+def test_auto_is_kept_beside_what_an_earlier_release_reads(
+    store: Store, cron: str, gap: Gap, fold: Fold, gap_used: Gap, fold_used: Fold
+) -> None:
+    put(store, rule=Rule(Cron(cron), START, "Europe/Vienna", gap=gap, fold=fold))
+    rule = kept(store).schedule.rule
+    assert (rule.gap, rule.fold, rule.gap_used, rule.fold_used) == (gap, fold, gap_used, fold_used)
+    definition = store.get(SHARD.queue, "-/s", TENANT).payload_json  # type: ignore[union-attr]
+    written = json.loads(definition)[0]
+    assert (written.get("g", "shift"), written.get("f", "first")) == (gap_used, fold_used)
+
+
+@pytest.mark.parametrize("cron", ["0 * * * *", "30 2 * * *"])
+def test_a_schedule_without_auto_is_the_same_one_if_it_is_added_again(store: Store, cron: str) -> None:
+    verbs = Schedules(store, ZonedCalendar(), lambda task: task)
+    former = Rule(Cron(cron), START, "Europe/Vienna", gap=Gap.SHIFT, fold=Fold.FIRST)
+    verbs.add(series(rule=former))
+    again = series(rule=replaced(former, gap=Gap.AUTO, fold=Fold.AUTO))
+    status, created = verbs.add(again)
+    assert (created, status.schedule.rule) == (False, former)
+    with pytest.raises(ScheduleExists):
+        verbs.add(series(rule=replaced(former, fold=Fold.BOTH)))
+    status = verbs.change(SHARD.queue, "s", {"rule": {"gap": Gap.AUTO, "fold": Fold.AUTO}})
+    assert (status.schedule.rule.gap, status.schedule.rule.fold) == (Gap.AUTO, Fold.AUTO)
+    assert not verbs.add(again)[1]

@@ -11,6 +11,7 @@ from duecourse.adapters.redis.keys import keys_of, seals_key
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import Rate
+from duecourse.domain.schedule import Fold, Gap
 from duecourse.domain.schedule_file import Entry, Noted
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import OnDuplicate, Shard, Status, Task
@@ -21,7 +22,7 @@ from duecourse_local.backup.export import Export
 from duecourse_local.backup.restore import Restore, Restored
 from tests.support import redis_ledger
 from tests.support.commands import run
-from tests.support.former import VERSIONS, former_ledger
+from tests.support.former import LEDGERS, VERSIONS, former_ledger
 from tests.support.ledger import LATER_MS, LEASE_MS, STATES, add, bring, claim, lease_of, new, settle
 from tests.support.redis_server import REDIS, RedisServer, need
 
@@ -219,6 +220,17 @@ def test_a_ledger_of_the_first_release_can_be_exported_and_restored(elsewhere: r
     replaced = {("default", "-", "succeeded"), ("default", "-", "succeeded-big")}
     assert after.keys() == before.keys()
     assert {place for place, task in after.items() if task.generation != before[place].generation} == replaced
+
+
+def test_schedules_of_a_release_without_auto_fire_as_they_did(redis_client: redis.Redis) -> None:
+    restore(redis_client, (LEDGERS / "9d900a4.jsonl").read_text().splitlines())
+    found = {
+        one.schedule.id: one.schedule.rule for one in store_of(redis_client).schedules("default", "", 10).schedules
+    }
+    named = found.pop("named")
+    assert (named.gap_used, named.fold_used) == (Gap.SKIP, Fold.SECOND)
+    assert sorted(found) == ["counted", "elapsed", "hourly", "nightly"]
+    assert {(rule.gap_used, rule.fold_used) for rule in found.values()} == {(Gap.SHIFT, Fold.FIRST)}
 
 
 def test_the_commands_write_a_file_of_ones_own_and_read_it(

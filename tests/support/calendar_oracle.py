@@ -14,8 +14,8 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 MINUTE = timedelta(minutes=1)
-GAPS = ("shift", "skip")
-FOLDS = ("first", "second", "both")
+GAPS = ("auto", "shift", "skip")
+FOLDS = ("auto", "first", "second", "both")
 MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
 WEEKDAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
 SHORT = {
@@ -118,6 +118,7 @@ class Expression:
         self.minutes = _numbers(minute, 0, 59)
         self.hours = _numbers(hour, 0, 23)
         self.months = _numbers(month, 1, 12, tuple(MONTHS))
+        self.is_interval = bool({"*", "?", "/"} & {*minute, *hour})
         self._days: dict[date, bool] = {}
 
     def fits(self, shown: datetime) -> bool:
@@ -181,9 +182,15 @@ class Window:
         """Minutes in which an expression fires, by the policies of gap and fold."""
         hits = [place for place, shown in enumerate(self.shown) if expression.fits(shown)]
         after_jumps = {at for at, left_out in self.jumps if any(map(expression.fits, left_out))}
-        found = {fold: {self.minutes[place] for place in hits if self._counts(place, fold)} for fold in FOLDS}
+        # An interval fires whenever the clock shows one of its times, and at no other minute.
+        meant = {"auto": "both"} if expression.is_interval else {"auto": "first"}
+        shifting = {"shift"} if expression.is_interval else {"shift", "auto"}
+        found = {
+            fold: {self.minutes[place] for place in hits if self._counts(place, meant.get(fold, fold))}
+            for fold in FOLDS
+        }
         return {
-            (gap, fold): sorted(found[fold] | (after_jumps if gap == "shift" else set()))
+            (gap, fold): sorted(found[fold] | (after_jumps if gap in shifting else set()))
             for gap in GAPS
             for fold in FOLDS
         }

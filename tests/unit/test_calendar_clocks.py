@@ -1,11 +1,12 @@
 """Times where a clock is changed: what is left out, what comes twice, and what a zone is."""
 
 import zoneinfo
+from itertools import islice
 
 import pytest
 
 from duecourse.adapters.calendar import zones
-from duecourse.domain.schedule import Every
+from duecourse.domain.schedule import Every, Fold, Gap
 from duecourse.domain.times import format_instant, parse_instant
 from duecourse.errors import InvalidInput
 from tests.support.calendars import CALENDAR, local_times, problems, rule
@@ -111,6 +112,84 @@ def test_peers_9_a_time_that_comes_twice_fires_in_the_first_pass_the_second_or_b
     assert (first[0], second[0]) == (f"{shown}{earlier}", f"{shown}{later}")
     assert first[1] == second[1] > shown
     assert local_times(rule(cron, zone, fold="both"), after, 3) == [first[0], second[0], first[1]]
+
+
+# Zone, cron or recurrence rule, the beginning of a span, its length in hours, and the interval in minutes.
+INTERVALS = [
+    ("America/Los_Angeles", "0 * * * *", "2026-11-01T06:00:00Z", 8, 60),
+    ("America/Los_Angeles", "@hourly", "2026-03-08T06:00:00Z", 8, 60),
+    ("Europe/Vienna", "*/15 * * * *", "2026-10-24T22:00:00Z", 8, 15),
+    ("Europe/Vienna", "*/15 * * * *", "2026-03-28T22:00:00Z", 8, 15),
+    ("Europe/Vienna", "30 * * * *", "2026-03-28T22:30:00Z", 8, 60),
+    ("Europe/Vienna", "0,30 ? * * *", "2026-10-24T22:00:00Z", 8, 30),
+    ("Europe/Vienna", "0-59/20 0-23 * * *", "2026-10-24T22:00:00Z", 8, 20),
+    ("Europe/Vienna", "0 0-23/1 * * *", "2026-10-24T22:00:00Z", 8, 60),
+    ("Australia/Lord_Howe", "*/30 * * * *", "2026-04-04T12:00:00Z", 8, 30),
+    ("Pacific/Apia", "0 */6 * * *", "2011-12-30T04:00:00Z", 24, 360),
+    ("Europe/Vienna", "FREQ=HOURLY", "2026-10-24T22:00:00Z", 8, 60),
+    ("Europe/Vienna", "FREQ=HOURLY", "2026-03-28T22:00:00Z", 8, 60),
+    ("Europe/Vienna", "rrule:freq=minutely;interval=20", "2026-10-24T22:00:00Z", 8, 20),
+]
+
+
+@pytest.mark.parametrize(("zone", "text", "since", "hours", "minutes"), INTERVALS, ids=lambda value: str(value)[:30])
+def test_an_interval_goes_on_through_a_change_of_the_clocks(
+    zone: str, text: str, since: str, hours: int, minutes: int
+) -> None:
+    asked = rule(text, zone, start=since, gap="auto", fold="auto")
+    count = hours * 60 // minutes
+    times = islice(CALENDAR.times(asked, asked.starts_at - 1), count)
+    assert list(times) == [asked.starts_at + n * minutes * 60_000 for n in range(count)]
+
+
+# Cron or recurrence rule, True if it is an interval.
+KINDS = [
+    ("0 * * * *", True),
+    ("0-59 * * * *", True),
+    ("0-59/15 2 * * *", True),
+    ("*/15 2 * * *", True),
+    ("* 2 * * *", True),
+    ("30,* 2 * * *", True),
+    ("? 2 * * *", True),
+    ("0 */6 * * *", True),
+    ("5/20 9-17 * * *", True),
+    ("@HOURLY", True),
+    ("0 9-17 * * *", False),
+    ("0,15,30,45 9-17 * * *", False),
+    ("30 2 * * *", False),
+    ("30 2 */2 * *", False),
+    ("0 0 1 */3 MON", False),
+    ("@daily", False),
+    ("@weekly", False),
+    ("FREQ=HOURLY", True),
+    ("INTERVAL=5;FREQ=MINUTELY", True),
+    ("FREQ=DAILY;BYHOUR=0,1,2,3;BYMINUTE=0", False),
+    ("FREQ=WEEKLY", False),
+]
+
+
+@pytest.mark.parametrize(("text", "is_interval"), KINDS)
+def test_auto_means_elapsed_time_for_an_interval_and_no_other_rule(text: str, *, is_interval: bool) -> None:
+    asked = rule(text, gap="auto", fold="auto")
+    assert (asked.gap_used, asked.fold_used) == ((Gap.SKIP, Fold.BOTH) if is_interval else (Gap.SHIFT, Fold.FIRST))
+
+
+def test_elapsed_time_is_an_interval_whatever_the_clocks_do() -> None:
+    asked = rule(Every(60_000), gap="auto", fold="auto")
+    assert (asked.gap_used, asked.fold_used) == (Gap.SKIP, Fold.BOTH)
+
+
+@pytest.mark.parametrize(("gap", "fold"), [("shift", "auto"), ("auto", "first"), ("auto", "second"), ("skip", "first")])
+def test_a_named_gap_or_fold_wins_over_auto_each_by_itself(gap: str, fold: str) -> None:
+    asked = rule("*/15 * * * *", gap=gap, fold=fold)
+    assert asked.gap_used == ("skip" if gap == "auto" else gap)
+    assert asked.fold_used == ("both" if fold == "auto" else fold)
+
+
+def test_a_time_of_day_keeps_its_defaults_by_auto() -> None:
+    asked = rule("30 2 * * *", "Europe/Vienna", gap="auto", fold="auto")
+    assert local_times(asked, "2027-03-27T12:00:00Z", 1) == ["2027-03-28T03:00:00+02:00"]
+    assert local_times(asked, "2027-10-30T12:00:00Z", 2) == ["2027-10-31T02:30:00+02:00", "2027-11-01T02:30:00+01:00"]
 
 
 def test_both_passes_of_many_times_come_in_the_order_of_time() -> None:

@@ -190,6 +190,8 @@ ENDS = [
     ("1997-09-02T13:00:00Z", "FREQ=MINUTELY;INTERVAL=90;COUNT=4", 4, "1997-09-02T13:30:00-04:00"),
     ("1997-09-02T13:00:00Z", "FREQ=DAILY;UNTIL=19970904T090000", 3, "1997-09-04T09:00:00-04:00"),
     ("1997-09-02T13:00:00Z", "FREQ=DAILY;UNTIL=19970904T085959", 2, "1997-09-03T09:00:00-04:00"),
+    ("1997-09-02T13:00:00Z", "FREQ=DAILY;UNTIL=19970904T085960", 2, "1997-09-03T09:00:00-04:00"),
+    ("1997-09-02T13:00:00Z", "FREQ=DAILY;UNTIL=19970904T125960Z", 2, "1997-09-03T09:00:00-04:00"),
     ("1997-09-02T13:00:00Z", "FREQ=DAILY;UNTIL=19970904", 3, "1997-09-04T09:00:00-04:00"),
     ("1997-09-02T13:00:00Z", "FREQ=DAILY;UNTIL=19970904T130000Z", 3, "1997-09-04T09:00:00-04:00"),
     ("1997-09-02T13:00:00Z", "FREQ=DAILY;UNTIL=19970904T125959Z", 2, "1997-09-03T09:00:00-04:00"),
@@ -213,6 +215,39 @@ def test_two_ways_to_say_every_twenty_minutes_of_a_working_day_agree() -> None:
     by_day = rule(f"FREQ=DAILY;{hours};BYMINUTE=0,20,40", start="1997-09-02T09:00:00Z")
     by_minute = rule(f"FREQ=MINUTELY;INTERVAL=20;{hours}", start="1997-09-02T09:00:00Z")
     assert local_times(by_day, count=100) == local_times(by_minute, count=100)
+
+
+# Rule, start in Vienna, gap, fold, number of times, the last one.
+COUNTED = [
+    ("FREQ=DAILY;COUNT=3", "2027-03-27T01:30:00Z", "skip", "first", 3, "2027-03-30T02:30:00+02:00"),
+    ("FREQ=DAILY;COUNT=3", "2027-03-27T01:30:00Z", "shift", "first", 3, "2027-03-29T02:30:00+02:00"),
+    ("FREQ=MINUTELY;COUNT=30", "2027-03-28T00:45:00Z", "auto", "auto", 30, "2027-03-28T03:14:00+02:00"),
+    ("FREQ=MINUTELY;COUNT=30", "2027-03-28T00:45:00Z", "skip", "first", 30, "2027-03-28T03:14:00+02:00"),
+    ("FREQ=MINUTELY;COUNT=30", "2027-03-28T00:45:00Z", "shift", "first", 30, "2027-03-28T03:14:00+02:00"),
+    ("FREQ=HOURLY;COUNT=24", "2027-03-27T11:00:00Z", "auto", "auto", 24, "2027-03-28T12:00:00+02:00"),
+    ("FREQ=HOURLY;COUNT=24", "2027-10-30T10:00:00Z", "auto", "auto", 24, "2027-10-31T10:00:00+01:00"),
+    ("FREQ=HOURLY;COUNT=24", "2027-10-30T10:00:00Z", "skip", "first", 24, "2027-10-31T11:00:00+01:00"),
+    ("FREQ=DAILY;COUNT=3", "2027-10-30T00:30:00Z", "shift", "both", 3, "2027-10-31T02:30:00+01:00"),
+    ("FREQ=DAILY;COUNT=2", "2027-10-30T00:30:00Z", "shift", "both", 2, "2027-10-31T02:30:00+02:00"),
+    ("FREQ=DAILY;COUNT=2", "2027-10-31T01:30:00Z", "shift", "first", 2, "2027-11-02T02:30:00+01:00"),
+    ("FREQ=MINUTELY;COUNT=90", "2027-10-31T00:00:00Z", "auto", "auto", 90, "2027-10-31T02:29:00+01:00"),
+    ("FREQ=YEARLY;BYMONTH=3;BYDAY=-1SU;COUNT=2", "2027-03-21T01:30:00Z", "skip", "first", 0, ""),
+]
+
+
+@pytest.mark.parametrize(("text", "start", "gap", "fold", "number", "last"), COUNTED)
+def test_count_is_the_number_of_times_that_fire(
+    text: str, start: str, gap: str, fold: str, number: int, last: str
+) -> None:
+    found = local_times(rule(text, "Europe/Vienna", start=start, gap=gap, fold=fold), count=1_000)
+    assert (len(found), "".join(found[-1:])) == (number, last)
+
+
+def test_a_count_is_reached_no_later_where_folds_add_to_it() -> None:
+    asked = rule("FREQ=HOURLY;COUNT=10000", "Europe/Vienna", start="2026-01-01T00:00:00Z", gap="auto", fold="auto")
+    assert len(list(CALENDAR.times(asked, 0))) == 10_000
+    last = asked.starts_at + 9_999 * 3_600_000
+    assert list(CALENDAR.times(asked, last - 1)) == [last]
 
 
 def test_exdates_are_left_out_and_count_for_the_count() -> None:

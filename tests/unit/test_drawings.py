@@ -37,8 +37,8 @@ def test_the_page_shows_each_of_them_and_says_what_it_shows(made: dict[str, str]
 @pytest.mark.parametrize(
     ("name", "lanes"),
     [
-        ("gap", ["shift (default)", "skip"]),
-        ("fold", ["first (default)", "second", "both"]),
+        ("gap", ["auto (default)", "shift", "skip", "auto"]),
+        ("fold", ["auto (default)", "first", "second", "both", "auto"]),
         ("missed", ["latest (default)", "all", "none"]),
         ("overlap", ["allow (default)", "skip", "queue", "replace"]),
     ],

@@ -9,6 +9,7 @@ from duecourse import errors
 from duecourse.adapters.calendar.rrule import rule_times
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Again, Done
+from duecourse.domain.queues import Rate
 from duecourse.domain.schedule import (
     AT_ADD,
     NEVER,
@@ -23,7 +24,7 @@ from duecourse.domain.schedule import (
     occurrence_id,
 )
 from duecourse.domain.schedule_status import Preview, ScheduleStatus, Upcoming
-from duecourse.domain.task import RetryPolicy, Status, Task, dump_json
+from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status, Task, dump_json
 from duecourse.domain.times import format_instant, parse_instant
 from duecourse.engine.schedules import MAX_BACKFILL, SHOWN, Schedules
 from duecourse.outside import Parts
@@ -33,7 +34,7 @@ from tests.support.clock import START, HandClock
 from tests.support.engine import ample
 from tests.support.ledger import SHARD, claim
 from tests.support.requests import POLL
-from tests.support.schedules import MINUTE, fire_due, kept
+from tests.support.schedules import MINUTE, fire_due, kept, put
 from tests.support.seals import LOCAL_KEY
 from tests.support.steps import within
 
@@ -587,9 +588,80 @@ def test_it_says_why_it_fires_when_it_does(app: App, clock: HandClock) -> None:
     add(app)
     assert why() == f"Its next occurrence is due in 1 hour, at {format_instant(START + HOUR)}."
     clock.advance(HOUR + 5_000)
-    assert why() == "Its next occurrence has been due for 5 seconds."
+    assert why() == "Its next occurrence has been due for 5 seconds, and waits for a ring or the next tick."
     app.schedules.change("default", "s", {"paused": True})
     assert why() == "It is paused: nothing fires until it is resumed."
+
+
+def test_it_names_the_version_of_the_time_zones_but_for_elapsed_time(app: App) -> None:
+    add(app, rule=Rule(Cron("0 9 * * *"), START, "Europe/Vienna"))
+    next_at = app.schedules.get("default", "s").progress.next_at
+    [listed], _ = app.schedules.page("default", "", 10)
+    for status in (app.schedules.get("default", "s"), listed):
+        assert status.why.endswith(f"at {format_instant(next_at)}, by time zones {app.calendar.version}.")
+
+
+def test_it_names_a_queue_that_is_paused(app: App, clock: HandClock) -> None:
+    def why() -> list[str]:
+        [listed], _ = app.schedules.page("slow", "", 10)
+        return [app.schedules.get("slow", "s").why, listed.why]
+
+    app.schedules.add(hourly(queue="slow"))
+    app.queues.configure("slow", {"paused": True})
+    held = "Its queue slow is paused: nothing fires or runs until it is resumed."
+    assert why()[0] == f"Its next occurrence is due in 1 hour, at {format_instant(START + HOUR)}. {held}"
+    clock.advance(HOUR + 4_840)
+    assert why() == 2 * [f"Its next occurrence has been due for 4.84 seconds. {held}"]
+
+
+# Settings of a queue in which one task runs, and what is said of an occurrence that waits in it.
+LIMITS: list[tuple[dict[str, Any], str]] = [
+    ({"max_running": 1}, "its queue slow runs as many tasks as max_running allows."),
+    ({"rate": Rate(1, DAY)}, "its queue slow has claimed as many tasks as its rate allows, until 2"),
+]
+
+
+@pytest.mark.parametrize(("settings", "said"), LIMITS, ids=["full", "limited"])
+def test_it_names_a_limit_by_which_an_occurrence_waits(
+    store: MemoryStore, app: App, clock: HandClock, settings: dict[str, Any], said: str
+) -> None:
+    app.queues.configure("slow", settings, create=True)
+    shard = Shard("slow")
+    store.add([NewTask("first", "webhook", queue="slow")])
+    assert [one.id for one in store.claim(shard, 1, lease_ms=2 * HOUR).tasks] == ["first"]
+    app.schedules.add(hourly(queue="slow"))
+    clock.advance(HOUR + 2_500)
+    fire_due(store, app.fire, shard)
+    why = app.schedules.get("slow", "s").why
+    id = occurrence_id("s", START + HOUR)
+    assert f"Its occurrence {id} waits. It has been due for 2.5 seconds; {said}" in why
+
+
+def test_it_says_of_an_occurrence_that_nobody_claims_that_it_waits(
+    store: MemoryStore, app: App, clock: HandClock
+) -> None:
+    app.schedules.add(hourly())
+    clock.advance(HOUR)
+    fire_due(store, app.fire)
+    assert "waits" not in app.schedules.get("default", "s").why, "it is due this moment"
+    clock.advance(5_000)
+    text = "It has been due for 5 seconds, and waits for a claim, by a ring or by the next tick."
+    assert app.schedules.get("default", "s").why.endswith(f"waits. {text}")
+
+
+def test_it_names_a_kind_that_nothing_runs(store: MemoryStore, app: App) -> None:
+    put(store, rule=Rule(Every(HOUR), START))
+    said = "Nothing is known that runs its kind work: name a target, or start a worker."
+    assert said in app.schedules.get("default", "s").why
+
+
+def test_it_says_that_a_quota_skipped_the_last_occurrence(app: App, pass_time: Passing) -> None:
+    app.queues.configure("default", {"tenant_max_pending": 1}, create=True)
+    app.schedules.add(hourly(tenant="acme"))
+    app.tasks.add(NewTask("first", "webhook", '{"url":"https://a.example/"}', tenant="acme", delay_ms=DAY))
+    pass_time(HOUR)
+    said = "Its last occurrence was skipped: tenant acme is over a quota of default."
+    assert said in app.schedules.get("default", "s", "acme").why
 
 
 @pytest.mark.parametrize(

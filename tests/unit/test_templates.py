@@ -2,8 +2,12 @@
 
 import time
 import tracemalloc
+import zoneinfo
 from contextlib import suppress
+from datetime import datetime, timedelta
 from functools import partial
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -92,6 +96,20 @@ def refusal(template: str, field: str = "message", **changes: Json) -> str:
 )  # fmt: skip
 def test_a_template_speaks_of_what_is_at_hand(template: str, text: str) -> None:
     assert said(template) == text
+
+
+def test_hours_are_those_of_the_zones_of_schedules_whatever_the_system_has(tmp_path: Path) -> None:
+    other = tmp_path / "Europe" / "Vienna"
+    other.parent.mkdir()
+    other.write_bytes(files("tzdata").joinpath("zoneinfo", "UTC").read_bytes())
+    try:
+        zoneinfo.reset_tzpath([str(tmp_path)])
+        zoneinfo.ZoneInfo.clear_cache()
+        assert zoneinfo.ZoneInfo("Europe/Vienna").utcoffset(datetime(2026, 3, 29)) == timedelta()
+        assert said("{{ starts_at.time }} {{ starts_at.zone }}") == "03:30 CEST"
+    finally:
+        zoneinfo.reset_tzpath()
+        zoneinfo.ZoneInfo.clear_cache()
 
 
 def test_what_is_put_into_html_is_escaped_and_into_text_is_not() -> None:

@@ -85,8 +85,8 @@ class ReminderFields(TypedDict, total=False):
     repeat: dict[str, Any]
     until: datetime | str
     limit: int
-    gap: Literal["shift", "skip"]
-    fold: Literal["first", "second", "both"]
+    gap: Literal["auto", "shift", "skip"]
+    fold: Literal["auto", "first", "second", "both"]
 
 
 class ReminderChanges(TypedDict, total=False):
@@ -104,8 +104,8 @@ class ReminderChanges(TypedDict, total=False):
     time_zone: str
     until: datetime | str | None
     limit: int | None
-    gap: Literal["shift", "skip"]
-    fold: Literal["first", "second", "both"]
+    gap: Literal["auto", "shift", "skip"]
+    fold: Literal["auto", "first", "second", "both"]
 
 
 class ScheduleFields(TypedDict, total=False):
@@ -124,8 +124,8 @@ class ScheduleFields(TypedDict, total=False):
     missed: Literal["latest", "all", "none"]
     catch_up: Span
     overlap: Literal["allow", "skip", "queue", "replace"]
-    gap: Literal["shift", "skip"]
-    fold: Literal["first", "second", "both"]
+    gap: Literal["auto", "shift", "skip"]
+    fold: Literal["auto", "first", "second", "both"]
     retry: dict[str, Any]
     deadline: Span
     notify_done: dict[str, Any]
@@ -146,8 +146,8 @@ class ScheduleChanges(TypedDict, total=False):
     missed: Literal["latest", "all", "none"]
     catch_up: Span
     overlap: Literal["allow", "skip", "queue", "replace"]
-    gap: Literal["shift", "skip"]
-    fold: Literal["first", "second", "both"]
+    gap: Literal["auto", "shift", "skip"]
+    fold: Literal["auto", "first", "second", "both"]
     retry: dict[str, Any]
     deadline: Span | None
     notify_done: dict[str, Any] | None
@@ -160,8 +160,8 @@ class TimesFields(TypedDict, total=False):
     repeat: Required[dict[str, Any]]
     time_zone: str
     starts_at: datetime | str
-    gap: Literal["shift", "skip"]
-    fold: Literal["first", "second", "both"]
+    gap: Literal["auto", "shift", "skip"]
+    fold: Literal["auto", "first", "second", "both"]
     count: int
 
 

@@ -180,7 +180,7 @@ class App(Outside):
         """The verbs on schedules."""
         from duecourse.wire.http.schedules import check_fits
 
-        return Schedules(self.store, self.calendar, self.tasks.prepared, fits=check_fits)
+        return Schedules(self.store, self.calendar, self.tasks.prepared, fits=check_fits, runs=self.tasks.runs)
 
     def targets_with(self, here: Collection[str], own: Container[str] = ()) -> Targets:
         """Targets of the kinds that are handed over, those of its own left out; `here` are those worked inline."""

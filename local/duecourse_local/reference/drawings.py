@@ -34,6 +34,8 @@ MINUTE = 60_000
 HOUR = 60 * MINUTE
 CALENDAR = ZonedCalendar()
 NIGHTLY = Cron("30 2 * * *")
+INTERVAL = Cron("*/30 * * * *")
+OF_INTERVAL = f"of {INTERVAL.expression}"
 HOURLY = Cron("0 * * * *")
 
 
@@ -54,16 +56,17 @@ def gap() -> Drawing:
     """A night in spring: 02:30 does not exist."""
     since, until = _at("2027-03-28T01:00:00+01:00"), _at("2027-03-28T04:00:00+02:00")
     change = _at("2027-03-28T01:00:00Z")
-    said = {Gap.SHIFT: "first instant after it", Gap.SKIP: "no occurrence"}
+    said = {Gap.AUTO: "of 30 2 * * *: shift", Gap.SHIFT: "first instant after it", Gap.SKIP: "no occurrence"}
     lanes = []
     for choice in Gap:
         found = _times(Rule(NIGHTLY, since, ZONE, gap=choice), since, until)
         marks: list[Mark] = [Dot(at, _wall(at), aside=True) for at in found]
         marks = marks or [Nothing(change, "none", aside=True)]
-        lanes.append(_lane(choice, Gap.SHIFT, said[choice], marks))
+        lanes.append(_lane(choice, Gap.AUTO, said[choice], marks))
+    lanes.append(_through(since, until))
     return _drawing(
         "gap: on 28 March 2027, 02:30 does not exist in Vienna",
-        "30 2 * * *, Europe/Vienna. At 02:00 the clocks go to 03:00.",
+        "30 2 * * *, Europe/Vienna; last */30 * * * *, an interval. At 02:00 the clocks go to 03:00.",
         (since, until, HOUR // 2),
         lanes,
         [Span(change, change, "")],
@@ -74,19 +77,30 @@ def fold() -> Drawing:
     """A night in autumn: 02:30 comes twice."""
     since, until = _at("2027-10-31T01:30:00+02:00"), _at("2027-10-31T03:30:00+01:00")
     change = _at("2027-10-31T01:00:00Z")
-    said = {Fold.FIRST: "in summer time", Fold.SECOND: "in winter time", Fold.BOTH: "two occurrences"}
+    said = {
+        Fold.AUTO: "of 30 2 * * *: first",
+        Fold.FIRST: "in summer time",
+        Fold.SECOND: "in winter time",
+        Fold.BOTH: "two occurrences",
+    }
     lanes = [
-        _lane(choice, Fold.FIRST, said[choice], [Dot(at, _wall(at)) for at in _times(rule, since, until)])
+        _lane(choice, Fold.AUTO, said[choice], [Dot(at, _wall(at)) for at in _times(rule, since, until)])
         for choice in Fold
         for rule in [Rule(NIGHTLY, since, ZONE, fold=choice)]
     ]
     return _drawing(
         "fold: on 31 October 2027, 02:30 comes twice in Vienna",
-        "30 2 * * *, Europe/Vienna. At 03:00 the clocks go back to 02:00.",
+        "30 2 * * *, Europe/Vienna; last */30 * * * *, an interval. At 03:00 the clocks go back to 02:00.",
         (since, until, HOUR // 2),
-        lanes,
+        [*lanes, _through(since, until)],
         [Span(change, change, "")],
     )
+
+
+def _through(since: int, until: int) -> Lane:
+    """An interval, which goes on through a change."""
+    marks: list[Mark] = [Dot(at, _wall(at)) for at in _times(Rule(INTERVAL, since, ZONE), since, until)]
+    return Lane(Gap.AUTO, OF_INTERVAL, marks)
 
 
 def missed() -> Drawing:

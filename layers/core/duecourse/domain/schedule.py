@@ -25,6 +25,8 @@ MAX_RULE = 1_000
 MAX_EXDATES = 200
 GRACE_MS = 60_000
 """Lateness from which an occurrence counts as missed."""
+INTERVAL_SIGNS = ("*", "?", "/", "@hourly")
+"""Signs in the minute or hour field of cron that make it an interval."""
 AT_ADD = -1
 """Start of a rule that begins when its schedule is added; no instant, for those begin with 1970."""
 
@@ -32,6 +34,7 @@ AT_ADD = -1
 class Gap(StrEnum):
     """Treatment of a wall-clock time that a change of the clocks leaves out."""
 
+    AUTO = "auto"
     SHIFT = "shift"
     SKIP = "skip"
 
@@ -39,6 +42,7 @@ class Gap(StrEnum):
 class Fold(StrEnum):
     """Treatment of a wall-clock time that a change of the clocks repeats."""
 
+    AUTO = "auto"
     FIRST = "first"
     SECOND = "second"
     BOTH = "both"
@@ -67,12 +71,23 @@ class Every:
 
     every_ms: int
 
+    @property
+    def is_interval(self) -> bool:
+        """True: it is elapsed time."""
+        return True
+
 
 @value(frozen=True, slots=True)
 class Cron:
     """Five fields of cron, read as wall-clock time."""
 
     expression: str
+
+    @property
+    def is_interval(self) -> bool:
+        """True if the minute or hour field is `*` or has a step."""
+        minute_and_hour = self.expression.split()[:2]
+        return any(sign in field.lower() for field in minute_and_hour for sign in INTERVAL_SIGNS)
 
 
 @value(frozen=True, slots=True)
@@ -81,6 +96,11 @@ class RRule:
 
     rule: str
     exdates: tuple[int, ...] = ()
+
+    @property
+    def is_interval(self) -> bool:
+        """True if it comes each so many hours or minutes."""
+        return any(f"FREQ={unit}" in self.rule.upper() for unit in ("HOURLY", "MINUTELY"))
 
 
 Repeat: TypeAlias = Every | Cron | RRule
@@ -97,12 +117,35 @@ class Rule:
     starts_at: int
     time_zone: str = "UTC"
     until: int | None = None
-    gap: Gap = Gap.SHIFT
-    fold: Fold = Fold.FIRST
+    gap: Gap = Gap.AUTO
+    fold: Fold = Fold.AUTO
+
+    @property
+    def gap_used(self) -> Gap:
+        """The gap by which its times are computed: an interval goes by elapsed time, unless the caller says else."""
+        if self.gap is not Gap.AUTO:
+            return self.gap
+        return Gap.SKIP if self.repeat.is_interval else Gap.SHIFT
+
+    @property
+    def fold_used(self) -> Fold:
+        """The fold by which its times are computed."""
+        if self.fold is not Fold.AUTO:
+            return self.fold
+        return Fold.BOTH if self.repeat.is_interval else Fold.FIRST
 
     def starting(self, at: int) -> "Rule":
         """The rule with a start: its own, or `at`."""
         return replaced(self, starts_at=at) if self.starts_at == AT_ADD else self
+
+    def as_kept(self, kept: "Rule") -> "Rule":
+        """The rule of a request that asks for a kept one again: `auto` asks for no other gap and fold than it has.
+
+        A schedule of a release without `auto` has `shift` and `first`, which its caller named as little.
+        """
+        keeps_gap = self.gap is Gap.AUTO and kept.gap in {Gap.SHIFT, self.gap_used}
+        keeps_fold = self.fold is Fold.AUTO and kept.fold in {Fold.FIRST, self.fold_used}
+        return replaced(self, gap=kept.gap if keeps_gap else self.gap, fold=kept.fold if keeps_fold else self.fold)
 
     def ending_as(self, other: "Rule") -> "Rule":
         """The rule with the `until` and the `exdates` of another one."""

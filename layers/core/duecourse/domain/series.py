@@ -112,9 +112,10 @@ class Series:
         """Lead times of a start that its messages are added for."""
         return tuple(lead for lead in self.leads_ms if nominal == self.first or nominal - lead > self.since)
 
-    def asks_as(self, other: "Series") -> bool:
-        """True if both were asked for in the same way."""
-        return self._asked() == other._asked()  # noqa: SLF001 - of its own class
+    def is_asked_by(self, other: "Series") -> bool:
+        """True if another one asks for this one again."""
+        again = replaced(other, rule=other.rule.as_kept(self.rule))
+        return self._asked() == again._asked()  # noqa: SLF001 - of its own class
 
     def _asked(self) -> "Series":
         return replaced(self, since=0, first=0, fields=(), data=self.data or {})

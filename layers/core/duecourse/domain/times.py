@@ -21,7 +21,14 @@ _SHORT = re.compile(r"(?P<amount>\d{1,9}(?:\.\d{1,9})?)(?P<unit>[wdhms])", re.AS
 _UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 MAX_TEXT = 1_000
 """Maximum length of a duration as text: processes keep those that they have read."""
-INSTANT = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII | re.IGNORECASE)
+INSTANT = re.compile(
+    r"\d{4}-\d\d-\d\d(T(?P<hour>\d\d):\d\d:(?P<second>\d\d)(\.\d+)?(Z|[+-](?P<ahead>\d\d:\d\d))?)?",
+    re.ASCII | re.IGNORECASE,
+)
+"""Shape of an instant; not each number in it is one of a clock."""
+LEAP = "60"
+MAX_AHEAD = "23:59"
+NO_INSTANT = "must be an RFC 3339 instant such as 2026-03-29T01:30:00Z"
 
 
 def parse_duration(value: int | float | str | timedelta) -> int:
@@ -61,22 +68,32 @@ def _seconds(value: int | float | str | timedelta) -> float:
 
 def parse_instant(value: str | datetime) -> int:
     """Epoch milliseconds of an RFC 3339 text or an aware datetime. Raises ValueError with a text fit for a user."""
-    try:
-        moment = value if isinstance(value, datetime) else _moment(value)
-    except (TypeError, ValueError):
-        raise ValueError("must be an RFC 3339 instant such as 2026-03-29T01:30:00Z") from None
+    moment, is_leap = (value, False) if isinstance(value, datetime) else _moment(value)
     if moment.tzinfo is None:
         raise ValueError("must have an offset, such as Z or +02:00")
     at = to_ms(moment)
+    if is_leap and at // 1000 % 86_400 != 86_399:
+        raise ValueError("must have seconds from 00 to 59: a leap second is at 23:59:60 UTC")
+    at += 1000 * is_leap  # the second after it, as clocks of computers count
     if not 0 <= at <= MAX_INSTANT:
         raise ValueError("must be between the years 1970 and 9999")
     return at
 
 
-def _moment(text: str) -> datetime:
-    if not INSTANT.fullmatch(text):
-        raise ValueError
-    return datetime.fromisoformat(text.upper())
+def _moment(text: object) -> tuple[datetime, bool]:
+    """The moment of an RFC 3339 text; of a leap second, the second before it and True."""
+    found = INSTANT.fullmatch(text) if isinstance(text, str) else None
+    if not found or (found["hour"] or "") > "23":
+        raise ValueError(NO_INSTANT)
+    ahead = found["ahead"] or ""
+    # Python reads +01:60 as +02:00.
+    if ahead > MAX_AHEAD or ahead[3:] > "59":
+        raise ValueError(f"must have an offset of 00:00 to {MAX_AHEAD}, with minutes from 00 to 59")
+    whole, is_leap = found[0].upper(), found["second"] == LEAP
+    try:
+        return datetime.fromisoformat(f"{whole[:17]}59{whole[19:]}" if is_leap else whole), is_leap
+    except ValueError:
+        raise ValueError(NO_INSTANT) from None
 
 
 def to_ms(moment: datetime) -> int:

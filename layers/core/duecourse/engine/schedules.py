@@ -6,6 +6,7 @@ from itertools import count, islice
 from typing import Any
 
 from duecourse.domain.notification import Notify, is_url
+from duecourse.domain.queues import Throttle
 from duecourse.domain.schedule import (
     AT_ADD,
     NEVER,
@@ -24,10 +25,9 @@ from duecourse.domain.schedule import (
     backfill_id,
     occurrence_id,
 )
-from duecourse.domain.schedule_status import Passed, Preview, ScheduleStatus, Upcoming
+from duecourse.domain.schedule_status import Passed, Preview, ScheduleStatus, Upcoming, why
 from duecourse.domain.seals import hidden_in, hidden_in_address
-from duecourse.domain.spoken import span
-from duecourse.domain.task import DEFAULT_TENANT, NewTask, Task
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task
 from duecourse.domain.times import MAX_INSTANT, format_instant
 from duecourse.domain.values import maker, replaced
 from duecourse.engine.course import Course
@@ -42,6 +42,8 @@ SHOWN = 10
 MAX_BACKFILL = 1_000
 TRIES = 5
 """Attempts of a change beside others, where the caller names no version."""
+PROMPT_MS = 1_000
+"""Time in which a due occurrence is claimed where nothing holds it: only after that it is said to wait."""
 OF_TASKS = {"payload", "retry", "deadline_ms", "notify"}
 """Fields that the occurrences have as tasks."""
 CREDENTIALS = "a schedule keeps no credentials: name one of yours in `auth`"
@@ -53,11 +55,16 @@ def _fits(_kind: str, _payload: str) -> None:
     """Take any payload."""
 
 
+def _runs(_kind: str) -> bool:
+    """Take any kind for one that runs."""
+    return True
+
+
 class Schedules:
     """The verbs on schedules.
 
-    `prepare` answers a task as an add would write it, or rejects it. `fits` rejects a payload that a kind cannot run.
-    `by` is the source in an occurrence's log.
+    `prepare` answers a task as an add would write it, or rejects it. `fits` rejects a payload that a kind cannot run,
+    and `runs` is False for a kind that nothing runs. `by` is the source in an occurrence's log.
     """
 
     def __init__(
@@ -67,11 +74,13 @@ class Schedules:
         prepare: Callable[[NewTask], NewTask],
         by: str = "http",
         fits: Callable[[str, str], None] = _fits,
+        runs: Callable[[str], bool] = _runs,
     ) -> None:
         self._store = store
         self._calendar = calendar
         self._prepare = prepare
         self._fits = fits
+        self._runs = runs
         self._by = by
         self._course = Course(store, calendar)
 
@@ -95,7 +104,10 @@ class Schedules:
         progress = self._first(schedule, starting, now)
         put, at = self._store.put_schedule(starting, progress)
         if put is Put.CREATED:
-            return self._status_at(at, starting, progress, at), True
+            upcoming = self._upcoming(starting, progress, at, SHOWN)
+            return ScheduleStatus(
+                starting, progress, at, tuple(upcoming), (), why(starting, progress, Throttle(now=at))
+            ), True
         kept = self._kept(schedule.queue, schedule.id, schedule.tenant)
         if not self.is_same(schedule, kept.schedule):
             raise ScheduleExists
@@ -140,7 +152,7 @@ class Schedules:
     def is_same(self, asked: Schedule, kept: Schedule) -> bool:
         """True if a request asks for what there is; without a start of its own it may have begun at any time."""
         wanted = self.checked(asked, kept.rule.starts_at)
-        return replaced(wanted, by=kept.by, file=kept.file) == kept
+        return replaced(wanted, rule=wanted.rule.as_kept(kept.rule), by=kept.by, file=kept.file) == kept
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> ScheduleStatus:
         """One schedule. Raises TaskNotFound."""
@@ -154,7 +166,7 @@ class Schedules:
         The second value is the id after which the next page begins, "" for no more.
         """
         page = self._store.schedules(queue, after, limit, tenant)
-        return [self._status(one, brief=True) for one in page.schedules if not one.schedule.of], page.next
+        return [self._brief(one) for one in page.schedules if not one.schedule.of], page.next
 
     def change(
         self, queue: str, id: str, changes: dict[str, Any], if_version: int | None = None, tenant: str = DEFAULT_TENANT
@@ -282,16 +294,27 @@ class Schedules:
             raise _absent(queue, id, tenant)
         return kept
 
-    def _status(self, kept: Kept, *, brief: bool = False) -> ScheduleStatus:
-        return self._status_at(self._store.now(), *kept[:2], kept.created_at, brief=brief)
+    def _brief(self, kept: Kept) -> ScheduleStatus:
+        """A schedule of a list, without its occurrences that passed."""
+        schedule, progress, now = kept.schedule, kept.progress, self._store.now()
+        throttle = self._throttle(schedule) if progress.next_at <= now else Throttle(now=now)
+        upcoming = self._upcoming(schedule, progress, now, 1)
+        return ScheduleStatus(
+            schedule, progress, kept.created_at, tuple(upcoming), (), why(schedule, progress, throttle)
+        )
 
-    def _status_at(
-        self, now: int, schedule: Schedule, progress: Progress, created_at: int, *, brief: bool = False
-    ) -> ScheduleStatus:
-        upcoming = self._upcoming(schedule, progress, now, 1 if brief else SHOWN)
-        recent = [] if brief else [self._passed(schedule, one) for one in reversed(progress.recent)]
-        why = _why(schedule, progress, now)
-        return ScheduleStatus(schedule, progress, created_at, tuple(upcoming), tuple(recent), why)
+    def _status(self, kept: Kept) -> ScheduleStatus:
+        schedule, progress, now = kept.schedule, kept.progress, self._store.now()
+        upcoming = self._upcoming(schedule, progress, now, SHOWN)
+        tasks = [self._live(schedule, one) for one in progress.recent]
+        recent = [_passed(schedule, *one) for one in zip(progress.recent, tasks, strict=True)]
+        late = next((task for task in reversed(tasks) if task and _is_late(task, now)), None)
+        reason = why(schedule, progress, self._throttle(schedule, late), late, runs=self._runs(schedule.kind))
+        return ScheduleStatus(schedule, progress, kept.created_at, tuple(upcoming), tuple(reversed(recent)), reason)
+
+    def _throttle(self, schedule: Schedule, task: Task | None = None) -> Throttle:
+        shard = self._store.shard_of(schedule.queue, "", schedule.series)
+        return self._store.throttle(shard, schedule.tenant, task)
 
     def _upcoming(self, schedule: Schedule, progress: Progress, now: int, count: int) -> list[Upcoming]:
         if progress.next_at == NEVER or progress.nominal is None:
@@ -301,12 +324,9 @@ class Schedules:
         due = zip(nominals, schedule.fire_in_order(nominals, progress.next_at), strict=True)
         return shown_times(self._calendar, schedule.rule.time_zone, due, now)
 
-    def _passed(self, schedule: Schedule, one: Occurrence) -> Passed:
-        id, state = occurrence_id(schedule.series, one.nominal), str(one.became)
-        if one.became is Became.LIVE:
-            task = self._task(schedule, id)
-            state = str(task.status) if task else state
-        return Passed(id, one.nominal, state, 1 + one.besides)
+    def _live(self, schedule: Schedule, one: Occurrence) -> Task | None:
+        """The task of an occurrence that has not ended, as far as the schedule knows."""
+        return self._task(schedule, occurrence_id(schedule.series, one.nominal)) if one.became is Became.LIVE else None
 
     def _task(self, schedule: Schedule, id: str) -> Task | None:
         return self._store.get(schedule.queue, id, schedule.tenant)
@@ -323,23 +343,14 @@ def shown_times(calendar: Calendar, time_zone: str, times: Iterable[tuple[int, i
     return found
 
 
-def _why(schedule: Schedule, progress: Progress, now: int) -> str:
-    former = progress.former
-    if former is None:
-        return _when(schedule, progress, now)
-    by_former = f"by {former.zones} it was {format_instant(former.nominal)}"
-    return f"{_when(schedule, progress, now)} Recomputed by time zones {progress.zones}; {by_former}."
+def _passed(schedule: Schedule, one: Occurrence, task: Task | None) -> Passed:
+    state = str(task.status) if task else str(one.became)
+    return Passed(occurrence_id(schedule.series, one.nominal), one.nominal, state, 1 + one.besides)
 
 
-def _when(schedule: Schedule, progress: Progress, now: int) -> str:
-    if schedule.paused:
-        return "It is paused: nothing fires until it is resumed."
-    if progress.nominal is None:
-        is_over = schedule.is_over(progress.fired)
-        return "It has fired as often as `limit` says." if is_over else "Its rule has no time left."
-    if progress.next_at <= now:
-        return f"Its next occurrence has been due for {span(now - progress.next_at)}."
-    return f"Its next occurrence is due in {span(progress.next_at - now)}, at {format_instant(progress.next_at)}."
+def _is_late(task: Task, now: int) -> bool:
+    """True if a task is due and nobody has claimed it yet, though they had time to."""
+    return task.status is Status.SCHEDULED and task.due_at <= now - PROMPT_MS
 
 
 def _reaching(rule: Rule, since: int) -> Rule:

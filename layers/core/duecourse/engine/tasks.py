@@ -156,6 +156,14 @@ class Tasks:
         existing = self._store.get(task.queue, task.id, task.tenant)
         return existing if existing and existing.created_at >= since else None
 
+    def runs(self, kind: str) -> bool:
+        """True if something is known that runs tasks of this kind."""
+        try:
+            self._kinds.check(kind, shown=False)
+        except InvalidInput:
+            return False
+        return True
+
     def prepared(self, task: NewTask) -> NewTask:
         """A task as an add would write it; nothing is added. Raises InvalidInput."""
         return self._prepare(task, self._store.now)

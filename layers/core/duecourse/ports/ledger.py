@@ -13,7 +13,7 @@ It raises StoreMisused if a queue has another number of shards than the store wa
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from duecourse.domain.queues import Stats
+from duecourse.domain.queues import Stats, Throttle
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
 from duecourse.errors import StoreMisused, StoreUnavailable
 
@@ -53,6 +53,9 @@ class Ledger(Protocol):
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
         """One task, in any shard of its queue. Raises TaskDamaged where its record cannot be read."""
+
+    def throttle(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> Throttle:
+        """Reason why a tenant's due tasks in a shard, or this one of them, cannot be claimed now."""
 
 
 class Figures(Ledger, Protocol):

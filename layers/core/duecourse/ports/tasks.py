@@ -5,8 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from duecourse.domain.pages import Page, Place, Wanted
-from duecourse.domain.queues import Throttle
-from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, Task
 from duecourse.ports.ledger import Ledger
 
 MAX_ADD = 1_000
@@ -118,9 +117,6 @@ class TaskStore(Ledger, Protocol):
 
         The work of one call is bounded, so that a page may be short, or empty, and still have a `next`.
         """
-
-    def throttle(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> Throttle:
-        """Reason why a tenant's due tasks in a shard, or this one of them, cannot be claimed now."""
 
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:
         """Give tasks new due times, those of one shard in one step; with the tasks' common `group`, all in one.

@@ -24,6 +24,9 @@ MAX_TEXT = 4_000_000
 """Maximum number of characters of a file."""
 TEXT = "tag:yaml.org,2002:str"
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+TIMESTAMP = "tag:yaml.org,2002:timestamp"
+NO_TIME = re.compile(r":[6-9][0-9](\.[0-9]*)?[ \t]*([-+Zz]|$)", re.ASCII)
+"""Seconds of a time, or minutes of its offset, that YAML rejects without a reason, or adds up."""
 PLAIN = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?", re.ASCII)
 """A number that YAML 1.1 reads as everyone does: to it, 010 is 8 and 1:30 is 90."""
 UNQUOTED = re.compile("while scanning an alias|cannot start any token")
@@ -115,6 +118,10 @@ def _misread(node: Any, path: str = "") -> Iterator[FieldError]:
         if value.tag in NUMBERS and not (isinstance(value.value, str) and PLAIN.fullmatch(value.value)):
             line = value.start_mark.line + 1
             yield FieldError(field, f"must be a plain decimal number, or text in quotes, in line {line}")
+        if value.tag == TIMESTAMP and NO_TIME.search(value.value):
+            line = value.start_mark.line + 1
+            problem = "must have seconds and minutes of an offset from 00 to 59"
+            yield FieldError(field, f"{problem}, or be text in quotes, in line {line}")
         yield from _misread(value, f"{field}.")
 
 

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
-from duecourse.domain.schedule import AT_ADD, Progress, Schedule
+from duecourse.domain.schedule import AT_ADD, Fold, Gap, Progress, Schedule
 from duecourse.domain.schedule_file import Entry, Noted, ScheduleFile, key_of
 from duecourse.domain.schedule_status import ScheduleStatus
 from duecourse.domain.task import DEADLINES_MS, DEFAULT_TENANT
@@ -127,7 +127,11 @@ def _changes(wanted: Schedule, kept: Mapping[str, Any]) -> Document:
     whole = replaced(wanted, deadline_ms=wanted.deadline_ms or DEADLINES_MS.get(wanted.kind))
     view: Mapping[str, Any] = show_schedule(ScheduleStatus(whole, Progress(), 0, (), (), ""))
     names = [name for name in COMPARED if name != "starts_at" or wanted.rule.starts_at != AT_ADD]
-    return {name: {"from": kept.get(name), "to": view.get(name)} for name in names if kept.get(name) != view.get(name)}
+    found = {name for name in names if kept.get(name) != view.get(name)}
+    again = wanted.rule.as_kept(replaced(wanted.rule, gap=Gap(kept["gap"]), fold=Fold(kept["fold"])))
+    if found <= {"gap", "fold"} and (again.gap, again.fold) == (kept["gap"], kept["fold"]):
+        return {}  # the schedule is as the file says, but for what an earlier release had in place of `auto`
+    return {name: {"from": kept.get(name), "to": view.get(name)} for name in names if name in found}
 
 
 def _shown(key: Entry) -> Document:

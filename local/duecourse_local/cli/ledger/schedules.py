@@ -18,6 +18,7 @@ from .schedule_diff import diff
 PAGE = 100
 TIMES = 10
 """Times of a preview, unless a number is given."""
+NO_TIME = "The rule has no time from then on."
 app = typer.Typer(no_args_is_help=True, help="List, show, add, pause and preview schedules.")
 
 Id = Annotated[str, typer.Argument(help="Id of the schedule.")]
@@ -196,7 +197,9 @@ def preview(  # noqa: PLR0913, PLR0917 - one for each option
     repeat = fields.given(cron=cron, every=every, rrule=rrule)
     options = {"repeat": repeat, "count": count} | fields.given(**{"time_zone": time_zone, "from": since})
     body = body_of(options, more, {"repeat": {}, "count": TIMES})
-    screen.answer(ledger.ask("POST", "/schedules/preview", body=body), lambda found: _show_times(found["times"]))
+    screen.answer(
+        ledger.ask("POST", "/schedules/preview", body=body), lambda found: _show_times(found["times"], NO_TIME)
+    )
 
 
 @on_ledger
@@ -251,17 +254,17 @@ def _show(schedule: Document) -> None:
             table.add_row(name, words.text_of(value))
     console.out.print(table)
     console.out.print()
-    _show_times(schedule["next"])
+    _show_times(schedule["next"], f"No occurrence is to come. {schedule['why']}")
     if schedule["recent"]:
         console.out.print()
         _show_recent(schedule["recent"])
 
 
-def _show_times(times: list[Document]) -> None:
+def _show_times(times: list[Document], none: str) -> None:
     table = words.table("next, in the zone", "UTC", "")
     for one in times:
         table.add_row(one["local"], one["at"], "the clocks have changed" if one.get("clock_change") else "")
-    console.out.print(table if times else "no time")
+    console.out.print(table if times else escape(none), soft_wrap=not times)
 
 
 def _show_recent(recent: list[Document]) -> None:

@@ -1,17 +1,24 @@
 """The calendar: nominal times of a rule, and what is wrong with one."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import count, dropwhile, takewhile
+from functools import lru_cache
+from itertools import count, dropwhile, islice, takewhile
+from typing import TYPE_CHECKING, NamedTuple
 
 from duecourse.adapters.calendar import clock, zones
 from duecourse.adapters.calendar.cron import cron_times
 from duecourse.adapters.calendar.rrule import rule_times
 from duecourse.adapters.calendar.rrule_text import parse
-from duecourse.domain.schedule import MAX_EXDATES, MAX_RULE, MIN_EVERY_MS, Cron, Every, Gap, RRule, Rule
+from duecourse.domain.schedule import MAX_EXDATES, MAX_RULE, MIN_EVERY_MS, Cron, Every, Fold, Gap, RRule, Rule
 from duecourse.domain.times import DAY_MS, MAX_INSTANT
 from duecourse.domain.values import replaced
 from duecourse.errors import FieldError, InvalidInput
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 NEVER_FIRES = {Cron: "repeat.cron", RRule: "repeat.rrule", Every: "starts_at"}
 """Field to change where a rule of a kind never fires."""
@@ -65,7 +72,7 @@ class ZonedCalendar:
             if next(self.times(whole, rule.starts_at - 1), None) is not None:
                 return FieldError("repeat.exdates", "leaves out every time of the rule: leave out fewer")
         field = NEVER_FIRES[type(repeat)]
-        if rule.gap is Gap.SKIP and next(self.times(replaced(rule, gap=Gap.SHIFT), rule.starts_at - 1), None):
+        if rule.gap_used is Gap.SKIP and next(self.times(replaced(rule, gap=Gap.SHIFT), rule.starts_at - 1), None):
             return FieldError(
                 field, f"never fires: clocks of {rule.time_zone} leave out each of its times; use gap shift"
             )
@@ -119,19 +126,48 @@ def _every(repeat: Every, start: int, low: int) -> Iterator[int]:
 def _by_cron(rule: Rule, repeat: Cron, low: int) -> Iterator[int]:
     zone = zones.zone(rule.time_zone)
     walls_from, start = cron_times(repeat.expression).walls, clock.earliest_wall(zone, low // 1000)
-    found = (second * 1000 for second in clock.instants(walls_from, start, zone, rule.gap, rule.fold))
+    found = (second * 1000 for second in clock.instants(walls_from, start, zone, rule.gap_used, rule.fold_used))
     return dropwhile(lambda at: at <= low, found)
 
 
 def _by_rule(rule: Rule, repeat: RRule, low: int) -> Iterator[int]:
     """Times of a recurrence rule, whose clock begins at the schedule's start, to the millisecond."""
-    zone = zones.zone(rule.time_zone)
     second, phase = divmod(rule.starts_at, 1000)
-    pattern = rule_times(repeat.rule, clock.wall(zone, second))
-    start = clock.earliest_wall(zone, (low - phase) // 1000)
-    seconds = clock.instants(pattern.walls, start, zone, rule.gap, rule.fold)
-    if pattern.until_at is not None:
-        until_at = pattern.until_at
-        seconds = takewhile(lambda at: at <= until_at, seconds)
+    counted = _Counted(repeat.rule, second, zones.zone(rule.time_zone), rule.gap_used, rule.fold_used)
     left_out = frozenset(repeat.exdates)
-    return (at for second in seconds if (at := second * 1000 + phase) > low and at not in left_out)
+    found = (second * 1000 + phase for second in counted.seconds((low - phase) // 1000))
+    return (at for at in found if at > low and at not in left_out)
+
+
+class _Counted(NamedTuple):
+    """A recurrence rule from a start (epoch s), with all that makes instants of its times."""
+
+    text: str
+    start: int
+    zone: ZoneInfo
+    gap: Gap
+    fold: Fold
+
+    def seconds(self, low: int) -> Iterator[int]:
+        """Instants later than about `low` (epoch s), to the end by COUNT or UNTIL."""
+        pattern = rule_times(self.text, clock.wall(self.zone, self.start))
+        found = clock.instants(pattern.walls, clock.earliest_wall(self.zone, low), self.zone, self.gap, self.fold)
+        if pattern.until_at is not None:
+            until_at = pattern.until_at
+            return takewhile(lambda at: at <= until_at, found)
+        if pattern.count is not None:
+            uncounted = pattern.uncounted(2 if self.fold is Fold.BOTH else 1)
+            return takewhile(lambda at: at < uncounted or at <= _last_counted(self), found)
+        return found
+
+
+@lru_cache(maxsize=4_096)
+def _last_counted(rule: _Counted) -> int:
+    """The last instant by COUNT (epoch s), counted once a process; the last of all where there are fewer.
+
+    RFC 5545, 3.3.10: times that a clock leaves out are not counted. Times that a clock shows twice are, if both fire.
+    """
+    pattern = rule_times(rule.text, clock.wall(rule.zone, rule.start))
+    begin = clock.earliest_wall(rule.zone, rule.start - 1)
+    found = clock.instants(pattern.walls, begin, rule.zone, rule.gap, rule.fold)
+    return next(islice(dropwhile(lambda at: at < rule.start, found), (pattern.count or 1) - 1, None), LAST // 1000)

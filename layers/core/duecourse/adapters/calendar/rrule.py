@@ -1,12 +1,12 @@
 """Wall-clock times of a recurrence rule of RFC 5545.
 
-A look begins at the period of the asked time. The last time by COUNT is counted once a process.
+A look begins at the period of the asked time. COUNT is of instants, which a zone makes of these times.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
-from itertools import islice, takewhile
+from functools import lru_cache
+from itertools import takewhile
 
 from duecourse.adapters.calendar.clock import DAY_S, HOUR_S, MINUTE_S
 from duecourse.adapters.calendar.days import LAST_DAY
@@ -35,34 +35,33 @@ class Clocks:
 
 
 class RuleTimes:
-    """Times of one rule from one start (a wall-clock time). `until_at` is its end as an instant (epoch s)."""
+    """Times of one rule from one start (a wall-clock time), without an end by `count`.
+
+    `until_at` is its end as an instant (epoch s).
+    """
 
     def __init__(self, rule: RuleText, start: int) -> None:
         self.until_at = rule.until_at
-        self._rule = rule
+        self.count = rule.count
+        self._last = END if rule.until_wall is None else rule.until_wall
         self._start = start
         self._periods = periods(rule, start)
         self._clocks = _clocks(rule, start % DAY_S)
         self._places = rule.by.get("BYSETPOS", [])
-        # The most times of a day: COUNT cannot be reached before so many days, and nothing is counted for those.
         units = 1 + (DAY_S // self._periods.size - 1) // rule.interval
-        in_day = units * min(len(self._clocks), len(self._places) or len(self._clocks))
-        self._uncounted = (start // DAY_S + (rule.count or 0) // in_day) * DAY_S
+        self._in_day = units * min(len(self._clocks), len(self._places) or len(self._clocks))
+
+    def uncounted(self, passes: int) -> int:
+        """An instant (epoch s) before which COUNT cannot be reached, if a wall-clock time has so many instants.
+
+        Nothing is counted for the days before: each has the most times that a day can have.
+        """
+        days = (self.count or 0) // (passes * self._in_day)
+        return (self._start // DAY_S + days - 1) * DAY_S  # a wall clock is less than a day ahead of UTC
 
     def walls(self, start: int) -> Iterator[int]:
         """Wall-clock times from `start` on, ascending."""
-        return takewhile(self._is_left, self._since(max(start, self._start)))
-
-    def _is_left(self, wall: int) -> bool:
-        """True if COUNT or UNTIL leaves a time."""
-        return wall < self._uncounted or wall <= self._last
-
-    @cached_property
-    def _last(self) -> int:
-        """The last wall-clock time by COUNT or UNTIL."""
-        if self._rule.count is None:
-            return END if self._rule.until_wall is None else self._rule.until_wall
-        return next(islice(self._since(self._start), self._rule.count - 1, None), END)
+        return takewhile(lambda wall: wall <= self._last, self._since(max(start, self._start)))
 
     def _since(self, begin: int) -> Iterator[int]:
         found, size = self._periods.since(begin), self._periods.size

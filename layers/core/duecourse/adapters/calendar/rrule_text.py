@@ -21,6 +21,7 @@ ELSEWHERE = {
 }
 NUMBER = re.compile(r"[+-]?[0-9]{1,6}", re.ASCII)
 BY_DAY = re.compile(r"([+-]?[0-9]{1,2})?(MO|TU|WE|TH|FR|SA|SU)", re.ASCII)
+LEAP = re.compile(r"(?<=T[0-9]{4})60$", re.ASCII)
 UNTIL = re.compile(r"[0-9]{8}(T[0-9]{6}Z?)?", re.ASCII)
 BOUNDS = {
     "BYSECOND": (0, 59),
@@ -130,8 +131,10 @@ def _until(value: str) -> tuple[int | None, int | None]:
     """An instant, or a wall-clock time; of a date, its last second."""
     if not UNTIL.fullmatch(value):
         raise ValueError("UNTIL must be a date or a time such as 20261224T090000Z")
+    # RFC 5545, 3.3.12: a program without leap seconds reads 60 as 59.
+    shown_at = LEAP.sub("59", value.rstrip("Z"))
     try:
-        shown = datetime.strptime(value.rstrip("Z"), "%Y%m%dT%H%M%S" if "T" in value else "%Y%m%d").replace(tzinfo=UTC)
+        shown = datetime.strptime(shown_at, "%Y%m%dT%H%M%S" if "T" in value else "%Y%m%d").replace(tzinfo=UTC)
     except ValueError:
         raise ValueError(f"UNTIL: {value} must be a day and a time that exist") from None
     seconds = (shown - EPOCH) // SECOND

@@ -103,8 +103,10 @@ def _definition(schedule: Schedule) -> str:
         "s": rule.starts_at,
         "z": _unless(rule.time_zone, "UTC"),
         "u": rule.until,
-        "g": _unless(rule.gap, Gap.SHIFT),
-        "f": _unless(rule.fold, Fold.FIRST),
+        # A release without `auto` reads what is used; a record without `y` is of such a release, and stays as it is.
+        "g": _unless(rule.gap_used, Gap.SHIFT),
+        "f": _unless(rule.fold_used, Fold.FIRST),
+        "y": "g" * (rule.gap is Gap.AUTO) + "f" * (rule.fold is Fold.AUTO) or None,
         "l": schedule.limit,
         "j": _unless(schedule.jitter_ms, 0),
         "b": _unless(schedule.lead_ms, 0),
@@ -142,7 +144,9 @@ def _rule(found: Mapping[str, Any]) -> Rule:
         repeat = Cron(found["c"])
     else:
         repeat = RRule(found["r"], tuple(found.get("x", ())))
-    gap, fold = Gap(found.get("g", Gap.SHIFT)), Fold(found.get("f", Fold.FIRST))
+    auto = found.get("y", "")
+    gap = Gap.AUTO if "g" in auto else Gap(found.get("g", Gap.SHIFT))
+    fold = Fold.AUTO if "f" in auto else Fold(found.get("f", Fold.FIRST))
     return Rule(repeat, found["s"], found.get("z", "UTC"), found.get("u"), gap, fold)
 
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
+from duecourse.adapters.calendar import zones
 from duecourse.adapters.templates.meter import TOO_LATE
 from duecourse.adapters.templates.plain import text_of
 from duecourse.adapters.templates.renderer import BrokenTemplate, Renderer
@@ -67,7 +67,7 @@ class _Draft:
         self._renderer = renderer
         self._payload: Mapping[str, Any] = letter.payload
         self._recipient = letter.payload["recipient"]
-        self._names = at_hand(letter, ZoneInfo(self._recipient["time_zone"]))
+        self._names = at_hand(letter, zones.zone(self._recipient["time_zone"]))
         self._computation = computation
         self._problems: list[FieldError] = []
 

@@ -72,6 +72,8 @@ class SeriesView(TypedDict):
     limit: NotRequired[Annotated[int, about("Number of starts.", 10)]]
     gap: Annotated[Gap, about("Treatment of a time that a change of the clocks leaves out.")]
     fold: Annotated[Fold, about("Treatment of a time that a change of the clocks repeats.")]
+    gap_used: Annotated[Gap, about("Treatment that `gap` stands for: never `auto`.", "shift")]
+    fold_used: Annotated[Fold, about("Treatment that `fold` stands for: never `auto`.", "first")]
     remind_before: Annotated[list[str], about("Lead times before each start.", ["PT300S"])]
     recipients: Annotated[list[RecipientView], about("Recipients, one for each channel.")]
     version: Annotated[int, about("Version of the series: 1, and 1 more for each change.", 1)]
@@ -181,6 +183,8 @@ def _show_series(status: SeriesStatus) -> SeriesView:
         starts_at=format_instant(rule.starts_at),
         gap=rule.gap,
         fold=rule.fold,
+        gap_used=rule.gap_used,
+        fold_used=rule.fold_used,
         remind_before=[format_duration(lead) for lead in series.leads_ms],
         recipients=[_show_recipient(one) for one in series.reminder(rule.starts_at, rule.starts_at).recipients],
         version=status.version,

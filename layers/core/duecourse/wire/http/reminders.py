@@ -24,7 +24,7 @@ from duecourse.wire.http.fields import (
     reject_fields,
 )
 from duecourse.wire.http.kinds import Auth, Url
-from duecourse.wire.http.schedules import FoldField, GapField, RepeatField
+from duecourse.wire.http.schedules import AUTO_FOLD, AUTO_GAP, FoldField, GapField, RepeatField
 
 # What SES takes: no other letters before the @, and after it a name as DNS has them.
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -180,14 +180,14 @@ class AddReminder(Strict):
         None, description="Number of starts, with `repeat`, counted from `starts_at`. Default: no limit."
     )
     gap: GapField = Field(
-        Gap.SHIFT,
+        Gap.AUTO,
         description="Treatment, with `repeat`, of a wall-clock time that a change of the clocks leaves out: `shift` to"
-        " the first instant after it, or `skip`.",
+        f" the first instant after it, `skip`, or `auto`: {AUTO_GAP}",
     )
     fold: FoldField = Field(
-        Fold.FIRST,
+        Fold.AUTO,
         description="Treatment, with `repeat`, of a wall-clock time that a change of the clocks repeats: the `first`,"
-        " the `second` or `both`.",
+        f" the `second`, `both`, or `auto`: {AUTO_FOLD}",
     )
 
     @model_validator(mode="after")
@@ -282,8 +282,8 @@ class ChangeReminder(Strict):
     time_zone: TimeZone = Field(UTC, description="IANA time zone of the rule and of the hours in messages.")
     until: Instant | None = Field(None, description="Last start at the latest; null for no end.")
     limit: Limit | None = Field(None, description="Number of starts, counted from `starts_at`; null for no limit.")
-    gap: GapField = Field(Gap.SHIFT, description="Treatment of a time that a change of the clocks leaves out.")
-    fold: FoldField = Field(Fold.FIRST, description="Treatment of a time that a change of the clocks repeats.")
+    gap: GapField = Field(Gap.AUTO, description="Treatment of a time that a change of the clocks leaves out.")
+    fold: FoldField = Field(Fold.AUTO, description="Treatment of a time that a change of the clocks repeats.")
 
     @model_validator(mode="after")
     def _changes_something(self) -> Self:

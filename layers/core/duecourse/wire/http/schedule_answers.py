@@ -69,6 +69,8 @@ class ScheduleView(TypedDict):
     limit: NotRequired[Annotated[int, about("Number of occurrences after which the schedule ends.", 10)]]
     gap: Annotated[Gap, about("Treatment of a time that a change of the clocks leaves out.")]
     fold: Annotated[Fold, about("Treatment of a time that a change of the clocks repeats.")]
+    gap_used: Annotated[Gap, about("Treatment that `gap` stands for: never `auto`.", "shift")]
+    fold_used: Annotated[Fold, about("Treatment that `fold` stands for: never `auto`.", "first")]
     jitter: Annotated[str, about("Upper bound of the delay of an occurrence.", "PT0S")]
     missed: Annotated[Missed, about("Treatment of times that were missed.")]
     catch_up: Annotated[str, about("Age up to which missed times are made up for.", "PT3600S")]
@@ -146,6 +148,8 @@ def show_schedule(status: ScheduleStatus) -> ScheduleView:
         starts_at=format_instant(rule.starts_at),
         gap=rule.gap,
         fold=rule.fold,
+        gap_used=rule.gap_used,
+        fold_used=rule.fold_used,
         jitter=format_duration(schedule.jitter_ms),
         missed=schedule.missed,
         catch_up=format_duration(schedule.catch_up_ms),

@@ -52,6 +52,10 @@ EXAMPLE: dict[str, Json] = {
 }
 RULE = ("repeat", "time_zone", "starts_at", "until", "gap", "fold")
 """Fields of a request that make the rule of its times."""
+AUTO_GAP = (
+    "`skip` for a `cron` whose minute or hour is `*` or has a step, and an hourly or minutely `rrule`; else `shift`."
+)
+AUTO_FOLD = "`both` for the rules for which `gap` is `skip` by `auto`, else `first`."
 MAX_PREVIEW = 1_000
 MAX_LIMIT = 1_000_000_000
 
@@ -123,14 +127,14 @@ class RuleFields(Strict):
     time_zone: Zone = Field("UTC", description="IANA time zone in which `cron` and `rrule` are read; default UTC.")
     starts_at: Instant | None = Field(None, description="No occurrence comes before this time. Default: now.")
     gap: GapField = Field(
-        Gap.SHIFT,
+        Gap.AUTO,
         description="Treatment of a wall-clock time that a change of the clocks leaves out: `shift` to the first"
-        " instant after it, or `skip`.",
+        f" instant after it, `skip`, or `auto`: {AUTO_GAP}",
     )
     fold: FoldField = Field(
-        Fold.FIRST,
+        Fold.AUTO,
         description="Treatment of a wall-clock time that a change of the clocks repeats: the `first`, the"
-        " `second` or `both`.",
+        f" `second`, `both`, or `auto`: {AUTO_FOLD}",
     )
 
 
@@ -209,8 +213,8 @@ class ChangeSchedule(Strict):
     time_zone: Zone = Field("UTC", description="IANA time zone in which `cron` and `rrule` are read.")
     starts_at: Instant = Field(0, description="No occurrence comes before this time.")
     until: Instant | None = Field(None, description="No occurrence comes after this time; null for no end.")
-    gap: GapField = Field(Gap.SHIFT, description="Treatment of a time that a change of the clocks leaves out.")
-    fold: FoldField = Field(Fold.FIRST, description="Treatment of a time that a change of the clocks repeats.")
+    gap: GapField = Field(Gap.AUTO, description="Treatment of a time that a change of the clocks leaves out.")
+    fold: FoldField = Field(Fold.AUTO, description="Treatment of a time that a change of the clocks repeats.")
     limit: Limit | None = Field(
         None, description="Number of occurrences, those so far counted, after which the schedule ends; null for none."
     )
