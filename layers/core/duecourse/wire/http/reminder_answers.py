@@ -47,7 +47,7 @@ class ReminderTaskView(TaskDue):
     """Task of a reminder."""
 
     state: Annotated[Status, about("State of the task.")]
-    remind_before: Annotated[str, about("Lead time before the start.", "PT300S")]
+    remind_before: Annotated[str, about("Lead time before the start.", "PT5M")]
     recipient: Annotated[RecipientView, about("Recipient of the message.")]
 
 
@@ -72,7 +72,7 @@ class SeriesView(TypedDict):
     limit: NotRequired[Annotated[int, about("Number of starts.", 10)]]
     gap: Annotated[Gap, about("Treatment of a time that a change of the clocks leaves out.")]
     fold: Annotated[Fold, about("Treatment of a time that a change of the clocks repeats.")]
-    remind_before: Annotated[list[str], about("Lead times before each start.", ["PT300S"])]
+    remind_before: Annotated[list[str], about("Lead times before each start.", ["PT5M"])]
     recipients: Annotated[list[RecipientView], about("Recipients, one for each channel.")]
     version: Annotated[int, about("Version of the series: 1, and 1 more for each change.", 1)]
     created_at: Annotated[ShownInstant, about("Time of the add.")]
@@ -120,7 +120,7 @@ class ReminderAnswer(TypedDict):
 class MessageView(TaskDue):
     """Message as its recipient reads it."""
 
-    remind_before: Annotated[str, about("Lead time before the start.", "PT300S")]
+    remind_before: Annotated[str, about("Lead time before the start.", "PT5M")]
     recipient: Annotated[RecipientView, about("Recipient of the message.")]
     subject: Annotated[str, about("Rendered subject.", "Stand-up")]
     text: Annotated[str, about("Rendered text.", "Stand-up begins soon.")]
