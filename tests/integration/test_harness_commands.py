@@ -366,7 +366,7 @@ def test_show_tells_what_happened_to_a_task_and_what_it_waits_for(tmp_path: Path
     assert {"state", "due_at", "attempt", "max_attempts", "notify_done"} < fields.keys(), "as GET /tasks/a names them"
     assert fields["state"] == "scheduled"
     assert "audit" in fields["notify_done"]
-    assert fields["retry"] == "waits from PT1S, times 2 each, up to PT3600S, randomised"
+    assert fields["retry"] == "waits from PT1S, times 2 each, up to PT1H, randomised"
     told = ["Added by http", "Moved by client", "It is due in "]
     assert [text for text in sorted(told, key=shown.stdout.find) if text in shown.stdout] == told
 

@@ -54,7 +54,7 @@ def test_what_is_no_task_is_reported_with_its_problem_and_the_rest_is_added(
     told = refusals(caplog)
     assert list(told) == failed(answer)
     first, second = told.values()
-    assert "delay: must be seconds or an ISO 8601 duration" in first
+    assert "delay: must be a duration" in first
     assert "payload.url: is required" in first
     assert "is not JSON" in second
 

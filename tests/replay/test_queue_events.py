@@ -70,7 +70,7 @@ def test_a_queue_is_set_before_its_first_task_and_shown_so(store: MemoryStore) -
     assert store.settings_of(["default"])[0] == SET
     assert replay("show_queue") == (200, shown)
     assert shown["queue"]["rate"] == {"count": 50, "per": "PT1S"}
-    assert (shown["queue"]["retention"], shown["queue"]["lease"]) == ("PT172800S", "PT120S")
+    assert (shown["queue"]["retention"], shown["queue"]["lease"]) == ("P2D", "PT2M")
 
 
 def test_a_queue_is_made_by_who_asks_for_it_alone(store: MemoryStore) -> None:
@@ -101,17 +101,36 @@ def test_all_queues_are_listed_by_name(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("10/s", {"count": 10, "per": "PT1S"}),
+        ("600/m", {"count": 600, "per": "PT1M"}),
+        ("10/PT1S", {"count": 10, "per": "PT1S"}),
+        ("5/1h30m", {"count": 5, "per": "PT90M"}),
+    ],
+)
+@pytest.mark.usefixtures("store")
+def test_a_rate_may_be_a_text(text: str, shown: dict[str, Any]) -> None:
+    status, answer = set_queue(rate=text)
+    assert (status, answer["queue"]["rate"]) == (200, shown)
+
+
+@pytest.mark.parametrize(
     ("fields", "problems"),
     [
         ({"max_running": 0}, {"max_running": "must be greater than or equal to 1"}),
         ({"max_running": "5"}, {"max_running": "must be a valid integer"}),
         ({"max_running": True}, {"max_running": "must be a valid integer"}),
         ({"paused": "yes"}, {"paused": "must be true or false"}),
-        ({"rate": {"count": 1, "per": "PT0S"}}, {"rate.per": "must be between PT0.1S and PT86400S"}),
+        ({"rate": {"count": 1, "per": "PT0S"}}, {"rate.per": "must be between PT0.1S and P1D"}),
         ({"rate": {"count": 1}}, {"rate.per": "is required"}),
         ({"rate": 5}, {"rate": "must be a JSON object"}),
+        ({"rate": "10"}, {"rate": "must be a rate such as 10/s, 600/m or 10/PT1S"}),
+        ({"rate": "10/sec"}, {"rate": "must be a rate such as 10/s, 600/m or 10/PT1S: write 10/s"}),
+        ({"rate": "0/s"}, {"rate.count": "must be greater than or equal to 1"}),
+        ({"rate": "10/w"}, {"rate.per": "must be between PT0.1S and P1D"}),
         ({"priority": 10}, {"priority": "must be less than or equal to 9"}),
-        ({"lease": "PT0.5S"}, {"lease": "must be between PT1S and PT86400S"}),
+        ({"lease": "PT0.5S"}, {"lease": "must be between PT1S and P1D"}),
         ({"retention": -1}, {"retention": "must be between 0 and 100 years"}),
         ({"colour": 1}, {"colour": "is not a known field"}),
     ],

@@ -66,7 +66,7 @@ def test_each_tenant_has_schedules_of_its_own_under_one_id() -> None:
     assert ids(of("acme", "GET", "/schedules")) == ["daily", "hourly"]
     assert ids(of("globex", "GET", "/schedules")) == ["daily"]
     assert ids(ask("GET", "/schedules")) == []
-    assert of("globex", "GET", "/schedules/daily").body["schedule"]["repeat"] == {"every": "PT3600S"}
+    assert of("globex", "GET", "/schedules/daily").body["schedule"]["repeat"] == {"every": "PT1H"}
     assert of("globex", "DELETE", "/schedules/daily").status == 204
     assert of("acme", "GET", "/schedules/daily").status == 200
 

@@ -338,7 +338,24 @@ def test_a_client_may_prove_itself_in_the_body(serve: Serve, out: Out) -> None:
 
 @pytest.mark.parametrize(
     ("expires_in", "kept_s"),
-    [(3_600, 3_540), ("3600", 3_540), (60, 30), (0, 0), (-5, 0), (None, 300), ("soon", 300), (10**9, 86_340)],
+    [
+        (3_600, 3_540),
+        ("3600", 3_540),
+        (60, 30),
+        (0, 0),
+        (-5, 0),
+        (None, 300),
+        ("soon", 300),
+        (10**9, 86_340),
+        (float("nan"), 300),
+        ("nan", 300),
+        ("1_000", 300),
+        (" 60 ", 300),
+        (True, 300),
+        (float("inf"), 86_340),
+        (10**400, 86_340),
+        ("000060", 30),
+    ],
 )
 def test_a_token_is_fetched_anew_before_its_end(serve: Serve, expires_in: Any, kept_s: float) -> None:
     issuer, now, name = Issuer(serve, expires_in=expires_in), [1_000.0], CredentialName("-", "key")

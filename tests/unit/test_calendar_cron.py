@@ -82,7 +82,7 @@ def test_the_first_monday_of_a_month_can_be_said_by_a_star_and_a_step() -> None:
 WRONG = {
     "": "must have five fields such as 0 9 * * MON-FRI, and has 0",
     "* * * *": "must have five fields such as 0 9 * * MON-FRI, and has 4",
-    "0 0 9 * * MON": "must have five fields such as 0 9 * * MON-FRI, and has 6; leave out seconds and years",
+    "0 0 9 * * MON": "must have five fields such as 0 9 * * MON-FRI, and has 6; write 0 9 * * MON",
     "@reboot": "'@reboot' must be one of @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, "
     "or five fields such as 0 9 * * MON-FRI",
     "60 * * * *": "field 1 (minute): '60' must be 0 to 59",
@@ -90,7 +90,8 @@ WRONG = {
     "* * 0 * *": "field 3 (day of month): '0' must be 1 to 31",
     "* * * 13 *": "field 4 (month): '13' must be 1 to 12 or JAN to DEC",
     "* * * * 8": "field 5 (day of week): '8' must be 0 to 7 or SUN to SAT",
-    "* * * * SUNDAY": "field 5 (day of week): 'SUNDAY' must be 0 to 7 or SUN to SAT",
+    "* * * * SUNDAY": "field 5 (day of week): 'SUNDAY' must be 0 to 7 or SUN to SAT: write SUN",
+    "* * * SEPT *": "field 4 (month): 'SEPT' must be 1 to 12 or JAN to DEC: write SEP",
     ",1 * * * *": "field 1 (minute): an empty value must be 0 to 59",
     "-1 9 * * *": "field 1 (minute): '-1' must be 0 to 59",
     "0 5-/2 * * *": "field 2 (hour): '5-/2' must be 0 to 23",
@@ -105,6 +106,7 @@ WRONG = {
     "0 0 * * 1#0": "field 5 (day of week): '#0' must be #1 to #5",
     "0 0 * * 1#6": "field 5 (day of week): '#6' must be #1 to #5",
     "0 0 L-31 * *": "field 3 (day of month): 'L-31' must be L-1 to L-30",
+    "0 0 L-3W * *": "field 3 (day of month): 'L-3W' is not known; write L-3 for that day, or LW for the last weekday",
     "0 0 32W * *": "field 3 (day of month): '32' must be 1 to 31",
 }
 

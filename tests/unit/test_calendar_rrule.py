@@ -283,7 +283,11 @@ def test_peers_8_a_rule_looked_at_late_goes_on_as_from_its_start() -> None:
 
 
 WRONG = {
-    "FREQ=SECONDLY": 'FREQ=SECONDLY comes too often: use MINUTELY, or {"every": "PT1S"}',
+    "FREQ=SECONDLY": 'FREQ=SECONDLY is not known: write {"every": "PT1S"}',
+    "FREQ=SECONDLY;INTERVAL=90": 'FREQ=SECONDLY is not known: write {"every": "PT90S"}',
+    "FREQ=SECONDLY;BYSECOND=0,30": "FREQ=SECONDLY is not known: use MINUTELY with fewer times",
+    "FREQ=DAYLY": "FREQ must be one of MINUTELY, HOURLY, DAILY, WEEKLY, MONTHLY, YEARLY: DAILY?",
+    "FREQ=DAILY;INTERVALL=2": "'INTERVALL=2' is no part of a rule, such as FREQ=MONTHLY;BYDAY=1MO: INTERVAL?",
     "BYDAY=MO": "FREQ must be one of MINUTELY, HOURLY, DAILY, WEEKLY, MONTHLY, YEARLY",
     "FREQ=YEARLY;BYEASTER=0": "'BYEASTER=0' is no part of a rule, such as FREQ=MONTHLY;BYDAY=1MO",
     "FREQ=YEARLY;RSCALE=CHINESE": "'RSCALE=CHINESE' is no part of a rule, such as FREQ=MONTHLY;BYDAY=1MO",

@@ -84,7 +84,7 @@ def test_of_many_all_are_well_formed_or_none_is_added(client: Client, store: Mem
             ]
         )
     assert {problem.field for problem in caught.value.problems} == {"tasks.1.kind", "tasks.2.deadline"}
-    with pytest.raises(errors.InvalidInput, match=r"tasks\.0\.delay: must be seconds"):
+    with pytest.raises(errors.InvalidInput, match=r"tasks\.0\.delay: must be a duration"):
         client.add_many([{"kind": "report", "payload": {}, "delay": "soon"}])
     assert store.shards() == []
 

@@ -88,6 +88,8 @@ def test_each_form_of_an_exception(listed: str, host: str, address: str, port: i
         ("http://a.example/", "'http://a.example/' is not"),
         ("*.example", "'*.example' is not"),
         ("b\u00fccher.example", "(a name that is not ASCII as xn--\u2026)"),
+        ("a.example:8044300", "'a.example:8044300' has a port that is not between 1 and 65535"),
+        ("a.example:00008044300", "'a.example:00008044300' has a port that is not between 1 and 65535"),
         ("a.example:0", "'a.example:0' has a port that is not between 1 and 65535"),
         ("10.0.0.0/8:99999999999", "has a port"),
         ("a.example:", "'a.example:' is not"),

@@ -252,6 +252,78 @@ def test_values_are_equal_as_json_has_it(expression: str, found: Any) -> None:
     assert found_in({}, expression) is found
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["nan", "NaN", "inf", "-inf", "Infinity", "1_000", " 5 ", "5\n", "\u0661", "+5", ".5", "5.", "05", "0x5", "1e",
+     "1e999", "-1e999", "", "--5", "1 0", "true"],
+)  # fmt: skip
+def test_a_text_that_is_no_number_in_json_is_no_number(text: str) -> None:
+    assert found_in({"a": text}, "to_number(a)") is None
+    assert found_in({"a": text}, "to_number(a) && 'true'") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), ("-0", 0), ("-5", -5), ("1.50", 1.5), ("1e3", 1000.0), ("2E-1", 0.2), ("9" * 30, 10**30 - 1)],
+)
+def test_a_text_that_is_a_number_in_json_is_that_number(text: str, number: float) -> None:
+    found = found_in({"a": text}, "to_number(a)")
+    assert (found, type(found)) == (number, type(number))
+
+
+def test_a_function_makes_no_number_that_json_cannot_carry() -> None:
+    answer = json.loads('{"a": [1e308, 1e308], "b": [1e999, -1e999], "c": [1, 2], "d": [1e999]}')
+    for expression in ("sum(a)", "avg(a)", "sum(b)", "avg(b)", "sum(d)", f"to_number('{'9' * 500}e9')"):
+        assert found_in(answer, expression) is None
+    assert found_in(answer, "avg(c)") == 1.5
+    with pytest.raises(DoesNotFit):
+        found_in(answer, "to_string(d)")
+
+
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999", '[1, {"a": NaN}]'])
+def test_a_literal_that_json_cannot_carry_is_rejected(literal: str) -> None:
+    with pytest.raises(WrongExpression, match="NaN or 1e999"):
+        compiled(f"a == `{literal}`")
+
+
+@pytest.mark.parametrize(
+    ("written", "place", "advised"),
+    [
+        ("status = ok", "'=' at character 8", "status == 'ok'"),
+        ("status = 'ok'", "'=' at character 8", "status == 'ok'"),
+        ("status === 'ok'", "'=' at character 10", "status == 'ok'"),
+        ("done = true", "'=' at character 6", "done == `true`"),
+        ("a = b.c", "'=' at character 3", "a == b.c"),
+        ("n => 5", "'=' at character 3", "n >= `5`"),
+        ("n == 5", "'5' at character 6", "n == `5`"),
+        ("n > -1.5", "'-' at character 5", "n > `-1.5`"),
+        ("items[?n = 5]", "'=' at character 10", "items[?n == `5`]"),
+        ("a and b or c", "'a' at character 3", "a && b || c"),
+        ("not done", "'d' at character 5", "!done"),
+        ("a & b", "'&' at character 3", "a && b"),
+        ("a <> b", "'>' at character 4", "a != b"),
+        ("$.status", "'$' at character 1", "status"),
+        ("job-state == 'ok'", "'-' at character 4", "\"job-state\" == 'ok'"),
+        ("a = 5 and b = ok", "'=' at character 3", "a == `5` && b == 'ok'"),
+        ("a)", "')' at character 2", ""),
+        ("'abc", '"\'" at character 1', ""),
+        ("a ==", "it ends too early", ""),
+        ("a.", "it ends too early", ""),
+    ],
+)
+def test_a_wrong_expression_is_rejected_with_its_place_and_the_right_form(
+    written: str, place: str, advised: str
+) -> None:
+    with pytest.raises(WrongExpression) as rejected:
+        compiled(written)
+    problem, _, right = str(rejected.value).partition(": write ")
+    assert problem in {f"must be a JMESPath expression: unexpected {place}", f"must be a JMESPath expression: {place}"}
+    assert right == advised
+    if right:
+        compiled(right)
+    assert fields("poll", POLL | {"until": written}) == {"payload.until"}
+
+
 WORD = st.sampled_from(["a", "b", "c", "@", "`1`", '`[1, "x"]`', "'x'", "*", "[*]", "[]", "[0]", "[::2]", "`null`"])
 LISTS = [
     "sort",

@@ -45,7 +45,7 @@ FORMS = [
     "sort(strings)", "sort(numbers)", "sort(empty_list)", "starts_with(str,'S')", "sum(numbers)", "sum(empty_list)",
     "sum(array)", "to_array(foo)", "to_array(array)", "to_string(foo)", "to_string(objects)", "to_string('x')",
     "to_string(nested)", "to_number('1.0')", "to_number('abc')", "to_number(true)", "to_number(`[0]`)",
-    "to_number('1e3')", "to_number(' 4 ')", "type(str)", "type(zero)", "type(nothing)", "type(`1.5`)",
+    "to_number('1e3')", "type(str)", "type(zero)", "type(nothing)", "type(`1.5`)",
     "values(objects)", "values(foo)", "not_null(unknown,str)", "not_null(unknown,null_key)", "sort_by(people,&age)",
     "sort_by(people,&age_str)[].age", "sort_by(people,&to_number(age_str))", "sort_by(people,&extra)",
     "sort_by(people,&bool)", "sort_by(people,&name)", "sort_by(empty_list,&foo)", "max_by(people,&age)",

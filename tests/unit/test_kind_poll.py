@@ -134,7 +134,32 @@ def test_a_retry_after_date_without_a_date_is_counted_from_the_claim() -> None:
     assert poll(answer(body={}, headers={"retry-after": "Mon, 21 Sep 2026 14:14:20 GMT"})) == Again(after=59.975)
 
 
-@pytest.mark.parametrize("value", ["soon", "-5", "1.5", "", "Wed, 99 Oct 2015 07:28:00 GMT", "\u0663"])
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("0000000120", 120), ("0" * 400 + "7", 7), ("7.25", 7.25), (" 30 ", 30), ("1" + "0" * 5_000, 86_400), ("6.", 5)],
+)
+def test_a_retry_after_is_read_whole(value: str, seconds: float) -> None:
+    assert poll(answer(body={}, headers={"retry-after": value})) == Again(after=seconds)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "soon",
+        "-50",
+        "+50",
+        "1e3",
+        "1_000",
+        "inf",
+        "nan",
+        "0x50",
+        "50, 60",
+        "50s",
+        "",
+        "Wed, 99 Oct 2015 07:28:00 GMT",
+        "\u0663",
+    ],
+)
 def test_a_retry_after_that_makes_no_sense_is_ignored(value: str) -> None:
     assert poll(answer(body={}, headers={"retry-after": value})) == Again(after=5)
 

@@ -112,7 +112,7 @@ def test_a_webhook_gets_the_message_and_what_it_is_about_under_the_tasks_key() -
         "text": "Room 5.\nBring coffee.",
         "html": "<p>Room 5",
         "starts_at": "2026-09-21T14:18:20.000Z",
-        "remind_before": "PT300S",
+        "remind_before": "PT5M",
         "recipient": {"name": "Ada"},
         "data": {"room": 5},
     }

@@ -117,7 +117,7 @@ def test_a_state_that_is_too_large_is_raised() -> None:
         ("done", TypeError, "returns Done, Again, Retry or Drop, not str"),
         (Done({1, 2}), TypeError, "not JSON serializable"),
         (Done("x" * 70_000), ValueError, "over 64 KiB"),
-        (Again(after="5 minutes"), ValueError, "ISO 8601"),
+        (Again(after="5 minutes"), ValueError, "write 5m"),
         (Retry(state="x" * 5_000), ValueError, "over 4 KiB"),
     ],
 )

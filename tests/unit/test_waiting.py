@@ -212,7 +212,7 @@ def test_a_client_waits_with_the_checks_of_its_other_verbs(store: MemoryStore) -
     bring(store, "done")
     client = Client.from_env()
     assert client.wait("a", timeout="PT5S").result == {"ok": True}
-    with pytest.raises(errors.InvalidInput, match=r"id: must be .*; timeout: must be seconds or"):
+    with pytest.raises(errors.InvalidInput, match=r"id: must be .*; timeout: must be a duration"):
         client.wait("a b", timeout="soon")
     with pytest.raises(errors.TaskNotFound):
         client.wait("b", timeout=1)
@@ -227,7 +227,7 @@ def test_an_asynchronous_client_waits_without_its_threads(store: MemoryStore) ->
             waiting = [asyncio.create_task(client.wait(f"a{n}", timeout=PATIENCE_S)) for n in range(20)]
             for task in claim(store):
                 settle(store, task, Ending.DONE)
-            with pytest.raises(errors.InvalidInput, match="timeout: must be seconds"):
+            with pytest.raises(errors.InvalidInput, match="timeout: must be a duration"):
                 await client.wait("a0", timeout="soon")
             return await asyncio.gather(*waiting)
 

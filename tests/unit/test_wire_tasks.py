@@ -106,7 +106,7 @@ def test_a_cap_below_the_first_backoff_is_refused() -> None:
 def test_a_backoff_that_no_record_holds_is_named(field: str) -> None:
     longest = {"backoff": "P49D", "max_backoff": "P49D"}
     assert refused(AddTask, WORK | {"retry": longest | {field: "P50D"}}) == {
-        f"retry.{field}": "must be between PT0S and PT4233600S"
+        f"retry.{field}": "must be between PT0S and P49D"
     }
     task = AddTask.model_validate(WORK | {"retry": longest}).task()
     assert pack_rest(task, bytes(8))
@@ -258,5 +258,5 @@ def test_a_deadline_is_told_from_a_duration_by_its_year() -> None:
         "deadline": "must have an offset, such as Z or +02:00"
     }
     assert set(refused(AddTask, WORK | {"deadline": "tomorrow"}).values()) == {
-        "must be a duration such as PT24H, or an RFC 3339 instant"
+        "must be a duration such as 5m, PT5M or 300 (seconds), or an RFC 3339 instant"
     }

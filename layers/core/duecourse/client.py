@@ -175,13 +175,13 @@ class Client:
         queue: str = DEFAULT_QUEUE,
         *,
         limit: int = 100,
-        rate: RateFields | None = None,
+        rate: RateFields | str | None = None,
         kind: str | None = None,
         dry_run: bool = False,
     ) -> Replayed:
         """Schedule a queue's dead tasks again, oldest first, at most `limit` (up to 1,000); a dry run only lists them.
 
-        All are due now, or with `rate` spread evenly: `count` tasks in each `per`.
+        All are due now, or with `rate` spread evenly: `10/s`, or `count` tasks in each `per`.
         """
         wanted = {"limit": limit, "rate": rate, "kind": kind, "dry_run": dry_run}
         key, asked = read_both(QueueKey, {"queue": queue}, ReplayDead, wanted)

@@ -48,7 +48,7 @@ class QueueFields(TypedDict, total=False):
     paused: bool | None
     max_running: int | None
     tenant_max_running: int | None
-    rate: RateFields | None
+    rate: RateFields | str | None
     priority: int | None
     retention: Span | None
     lease: Span | None

@@ -55,7 +55,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, timedelta):
-        return str(value.total_seconds())
+        return f"{value.total_seconds():f}"  # never 1e-05
     if isinstance(value, Mapping):
         return json.dumps(dict(value))
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -92,7 +92,7 @@ def _watches(entries: Json) -> Sequence[Watch]:
 class Settings:
     """Settings, from environment variables: of each its type, what reads its text, and its description.
 
-    Durations are seconds or ISO 8601, kept as milliseconds (`…_ms`).
+    Durations are texts such as `5m`, ISO 8601 or seconds, kept as milliseconds (`…_ms`).
     """
 
     store: Annotated[

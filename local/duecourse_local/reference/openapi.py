@@ -23,13 +23,12 @@ from .examples import REF, Schema, example, reachable, replaced
 Operation = dict[str, Any]
 Rejection = type[DuecourseError]
 DESCRIPTION = (
-    "Delayed, repeated and polled tasks for AWS Lambda. "
-    "Instants are RFC 3339 with an offset; durations are seconds or ISO 8601 "
-    "(`PT5M`), at most 100 years. Bodies are JSON, with `Content-Type: application/json`. Errors are problem documents "
-    "(RFC 9457); a rejected request changes nothing. A deployed API requires signed requests (SigV4, service "
-    '`execute-api`), or tokens (`Auth=jwt`). API Gateway answers others with 403 and `{"message":"Forbidden"}`, or 401 '
-    'and `{"message":"Unauthorized"}`. Where callers have roles, an operator names a tenant in the query parameter '
-    "`tenant` of any request."
+    "Delayed, repeated and polled tasks for AWS Lambda. Instants are RFC 3339 with an offset; durations are texts"
+    " such as `5m`, ISO 8601 (`PT5M`) or seconds, at most 100 years. Bodies are JSON, with `Content-Type: "
+    "application/json`. Errors are problem documents (RFC 9457); a rejected request changes nothing. A deployed "
+    "API requires signed requests (SigV4, service `execute-api`), or tokens (`Auth=jwt`). API Gateway answers "
+    'others with 403 and `{"message":"Forbidden"}`, or 401 and `{"message":"Unauthorized"}`. Where callers have '
+    "roles, an operator names a tenant in the query parameter `tenant` of any request."
 )
 
 SECURITY = {
@@ -50,7 +49,10 @@ SECURITY = {
 SHAPES: dict[str, Schema] = {"Duration": DURATION_SCHEMA, "Instant": INSTANT_SCHEMA, "Deadline": DEADLINE_SCHEMA}
 """Schemas that many fields use, and the document defines once."""
 PARTS: dict[str, Schema] = {
-    "Duration": {**DURATION_SCHEMA, "description": "Seconds, or ISO 8601 without years and months."},
+    "Duration": {
+        **DURATION_SCHEMA,
+        "description": "Text such as `5m` or `1h30m`, ISO 8601 without years and months, or seconds.",
+    },
     "Instant": {**INSTANT_SCHEMA, "description": "RFC 3339 with an offset."},
     "Deadline": {**DEADLINE_SCHEMA, "description": "Instant, or duration from the due time."},
 }
@@ -100,7 +102,7 @@ PROBLEM = {
 EXAMPLES: dict[Rejection, DuecourseError] = {
     problems.RoleMissing: problems.RoleMissing("operator", "arn:aws:iam::123456789012:user/shop", ["caller"]),
     errors.InvalidInput: errors.InvalidInput(
-        [errors.FieldError("delay", "must be seconds or an ISO 8601 duration such as PT5M")]
+        [errors.FieldError("delay", "must be a duration such as 5m, PT5M or 300 (seconds)")]
     ),
     errors.QuotaExceeded: errors.QuotaExceeded("tenant_max_pending"),
     errors.BeyondQuota: errors.BeyondQuota("tenant_max_bytes", "payload"),

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from duecourse.domain.times import DAY_MS, format_duration
+from duecourse.domain.times import format_duration
 from duecourse.settings import variables
 
 from ..stack.options import TEMPLATE
 
-HOUR_MS = 3_600_000
 PAGE = TEMPLATE.parent / "docs" / "reference" / "settings.md"
 HEAD = """\
 # Settings
@@ -16,7 +15,7 @@ HEAD = """\
 Written from `layers/core/duecourse/settings.py` by `make reference`: change the descriptions there, not this page.
 
 Settings are environment variables. Each process checks them at its first call and names every wrong one.
-Durations are seconds or ISO 8601. The template sets most of them from its parameters, some with other defaults.
+Durations are texts such as `5m`, ISO 8601, or seconds. The template sets most of them from its parameters.
 
 | variable | default | meaning |
 | --- | --- | --- |
@@ -37,13 +36,5 @@ def _rows() -> Iterator[str]:
 
 def _default(name: str, value: Any) -> str:
     if name.endswith("_ms"):
-        return _duration(value)
+        return format_duration(value)
     return str(value) if isinstance(value, int | str) else ""
-
-
-def _duration(ms: int) -> str:
-    if ms > DAY_MS and ms % DAY_MS == 0:
-        return f"P{ms // DAY_MS}D"
-    if ms and ms % HOUR_MS == 0:
-        return f"PT{ms // HOUR_MS}H"
-    return format_duration(ms)

@@ -10,7 +10,7 @@ from duecourse.adapters.redis.keys import keys_of
 from duecourse.bridge.rings import Ring, event
 from duecourse.domain.history import Trigger
 from duecourse.domain.task import Shard
-from duecourse.domain.times import INSTANT, format_instant, parse_instant, parse_span
+from duecourse.domain.times import INSTANT, format_instant, parse_duration, parse_instant
 from duecourse.ports.bells import What
 
 from ..aws.functions import Functions
@@ -65,7 +65,7 @@ class Travel:
                 await self._functions.idle()
 
     def _until(self, to: str) -> int:
-        until = parse_instant(to) if INSTANT.fullmatch(to) else self._clock.now() + parse_span(to)
+        until = parse_instant(to) if INSTANT.fullmatch(to) else self._clock.now() + parse_duration(to)
         if until < self._clock.now():
             raise ValueError(f"{format_instant(until)} is past: it is {self.now} in this stack")
         return until

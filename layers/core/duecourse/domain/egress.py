@@ -129,9 +129,9 @@ def _entry(text: str) -> Entry:
     if not found:
         raise ValueError(f"{text[:80]!r} {EXPECTED}")
     port = found["its_port"] or found["network_port"] or found["port"]
-    if port and not 0 < int(port[:6]) <= MAX_PORT:
+    number = int(port.lstrip("0")[:6] or 0) if port else None  # as many digits as tell that it is too large
+    if number is not None and not 0 < number <= MAX_PORT:
         raise ValueError(f"{text[:80]!r} has a port that is not between 1 and {MAX_PORT}")
-    number = int(port) if port else None
     place = found["bracketed"] or found["network"] or found["six"]
     return _network(text, place, number) if place else _named(text, found["host"], number)
 

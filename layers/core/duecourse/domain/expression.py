@@ -1,6 +1,7 @@
 """Bounds on a JMESPath expression that hold before it is applied to anything: length, depth, and calls."""
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -76,10 +77,23 @@ def _problems(node: Tree) -> Iterator[str]:
     if node["type"] == "function_expression":
         yield from _problems_of_call(node["value"], node["children"])
         return
+    if node["type"] == "literal" and not _is_json(node["value"]):
+        yield "must not have a literal number that JSON cannot carry, such as NaN or 1e999"
     if node["type"] == "slice" and node["children"][2] == 0:
         yield "must not have a slice whose step is 0"
     if any(isinstance(child, dict) and child["type"] == "expref" for child in node["children"]):
         yield "must have an expression reference (&…) only as an argument of map, sort_by, max_by or min_by"
+
+
+def _is_json(literal: Any) -> bool:
+    """False if a literal holds NaN or an infinity, which Python reads from JSON text all the same."""
+    waiting = [literal]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, float) and not isfinite(value):
+            return False
+        waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return True
 
 
 def _problems_of_call(name: str, given: list[Tree]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from duecourse.domain.task import Json, Task
 from duecourse.domain.values import value
 
 Span: TypeAlias = int | float | str | timedelta
-"""A duration: seconds, ISO 8601 text, or a timedelta."""
+"""A duration: seconds, a text such as `5m` or ISO 8601, or a timedelta."""
 
 
 @value(frozen=True, slots=True)

@@ -1,24 +1,31 @@
-"""Instants and durations: RFC 3339 and ISO 8601 outside, whole milliseconds inside."""
+"""Instants and durations: RFC 3339, ISO 8601 and `5m` outside, whole milliseconds inside."""
 
 import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from math import inf
+
+from duecourse.domain.near import WRONG_DURATION, wrong_duration, wrong_rate
 
 DAY_MS = 86_400_000
 MAX_DURATION_MS = 100 * 366 * DAY_MS
 MAX_INSTANT = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
-_DURATION = re.compile(
-    r"^P(?!$)(?:(?P<weeks>\d+(?:\.\d+)?)W)?(?:(?P<days>\d+(?:\.\d+)?)D)?"
-    r"(?:T(?!$)(?:(?P<hours>\d+(?:\.\d+)?)H)?(?:(?P<minutes>\d+(?:\.\d+)?)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?$",
-    re.ASCII,
+# Digits are ASCII alone. The schema of the HTTP API has this very pattern, so that both take the same texts.
+_AMOUNT = r"[0-9]+(\.[0-9]+)?"
+_ISO = r"[0-9]+([.,][0-9]+)?"
+DURATION_PATTERN = (
+    rf"^(P(?=.)({_ISO}W)?({_ISO}D)?(T(?=.)({_ISO}H)?({_ISO}M)?({_ISO}S)?)?"
+    rf"|(?=[0-9])({_AMOUNT}w)?({_AMOUNT}d)?({_AMOUNT}h)?({_AMOUNT}m)?({_AMOUNT}s)?({_AMOUNT}ms)?"
+    rf"|{_AMOUNT})$"
 )
-# Python takes more than the standards do: blanks and underscores in numbers, any script's digits, week dates.
-_PLAIN = re.compile(r"[!-^`-~]+")
-_SHORT = re.compile(r"(?P<amount>\d{1,9}(?:\.\d{1,9})?)(?P<unit>[wdhms])", re.ASCII)
-_UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+"""ISO 8601 without years and months; or amounts with units, the largest first, as in `1h30m`; or seconds."""
+RATE_PATTERN = rf"^[0-9]+/(ms|[wdhms]|{DURATION_PATTERN[1:-1]})$"
+"""Count and duration, or its unit alone for one of it: `10/PT1S`, `10/s`."""
+_DURATION = re.compile(DURATION_PATTERN)
+_PART = re.compile(r"([0-9.,]+)(ms|[A-Za-z]?)")
+UNIT_MS = {"w": 7 * DAY_MS, "d": DAY_MS, "h": 3_600_000, "m": 60_000, "s": 1_000, "": 1_000, "ms": 1}
+"""Length of each unit, in either case; a number without one is seconds."""
 MAX_TEXT = 1_000
 """Maximum length of a duration as text: processes keep those that they have read."""
 INSTANT = re.compile(
@@ -32,38 +39,42 @@ NO_INSTANT = "must be an RFC 3339 instant such as 2026-03-29T01:30:00Z"
 
 
 def parse_duration(value: int | float | str | timedelta) -> int:
-    """Milliseconds of `value`: seconds (a number or its text), ISO 8601 text without years or months, or a timedelta.
+    """Milliseconds of `value`: seconds, a text that fits DURATION_PATTERN, or a timedelta.
 
-    Raises ValueError with a text fit for a user.
+    Raises ValueError with a text fit for a user, which names the right form of a near one.
     """
-    seconds = _seconds(value)
-    if not 0 <= seconds <= MAX_DURATION_MS / 1000:
+    ms = _text_ms(value) if isinstance(value, str) else _number_ms(value)
+    if not 0 <= ms <= MAX_DURATION_MS:
         raise ValueError("must be between 0 and 100 years")
-    return round(seconds * 1000)
+    return round(ms)
 
 
-def parse_span(value: int | float | str | timedelta) -> int:
-    """Milliseconds of `value` as a person writes it: `30d`, `24h`, `90m`, `15s` or `2w`, or as `parse_duration`."""
-    short = _SHORT.fullmatch(value) if isinstance(value, str) else None
-    if short is None:
-        return parse_duration(value)
-    return parse_duration(timedelta(**{_UNITS[short["unit"]]: float(short["amount"])}))
+def _text_ms(text: str) -> float:
+    if len(text) > MAX_TEXT or not _DURATION.fullmatch(text):
+        raise ValueError(wrong_duration(text[:MAX_TEXT]))
+    return sum(float(amount.replace(",", ".")) * UNIT_MS[unit.lower()] for amount, unit in _PART.findall(text))
 
 
-def _seconds(value: int | float | str | timedelta) -> float:
+def _number_ms(value: int | float | timedelta) -> float:
     if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, bool) or (isinstance(value, str) and not (len(value) <= MAX_TEXT and _PLAIN.fullmatch(value))):
-        raise ValueError("must be seconds or an ISO 8601 duration such as PT5M")
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    try:
-        if match:
-            return timedelta(**{unit: float(amount or 0) for unit, amount in match.groupdict().items()}).total_seconds()
-        return float(value)
-    except OverflowError:
-        return inf
-    except (TypeError, ValueError):
-        raise ValueError("must be seconds or an ISO 8601 duration such as PT5M") from None
+        return value.total_seconds() * 1000
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(WRONG_DURATION)  # noqa: TRY004 - a wrong value, to its reader
+    return value * 1000
+
+
+def parse_rate(text: str) -> tuple[int, int]:
+    """Count and milliseconds of a rate such as `10/s`. Raises ValueError with a text fit for a user."""
+    count, per = split_rate(text)
+    return count, parse_duration(per)
+
+
+def split_rate(text: str) -> tuple[int, str]:
+    """Count of a rate, and its duration as text. Raises ValueError with a text fit for a user."""
+    if len(text) > MAX_TEXT or not re.fullmatch(RATE_PATTERN, text):
+        raise ValueError(wrong_rate(text[:MAX_TEXT]))
+    count, _, per = text.partition("/")
+    return int(count), f"1{per}" if per in UNIT_MS else per
 
 
 def parse_instant(value: str | datetime) -> int:
@@ -114,6 +125,26 @@ def _second(at: int) -> str:
 
 
 def format_duration(ms: int) -> str:
-    """Milliseconds as ISO 8601 in seconds: `PT1.5S`."""
+    """Milliseconds in the shortest usual form of ISO 8601: `P1D`, `PT36H`, `PT90S`, `P1DT1M7.1S`."""
+    for unit, length in _WHOLE:
+        amount, rest = divmod(ms, length)
+        if amount and not rest and (amount < _ALONE or unit == "D"):
+            return f"P{amount}D" if unit == "D" else f"PT{amount}{unit}"
+    if ms < 1000 * _ALONE:
+        return f"PT{_seconds(ms)}S"
+    found = ""
+    for unit, length in _WHOLE:
+        amount, ms = divmod(ms, length)
+        found += f"{amount}{unit}" if amount else ""
+        found += "T" if unit == "D" else ""
+    return f"P{found}{_seconds(ms)}S" if ms else f"P{found}"
+
+
+_WHOLE = (("D", DAY_MS), ("H", 3_600_000), ("M", 60_000))
+_ALONE = 1_000
+"""Amount from which hours, minutes or seconds are not written alone: `PT90S`, and `PT59M59S`."""
+
+
+def _seconds(ms: int) -> str:
     seconds, rest = divmod(ms, 1000)
-    return f"PT{seconds}.{rest:03d}".rstrip("0") + "S" if rest else f"PT{seconds}S"
+    return f"{seconds}.{rest:03d}".rstrip("0") if rest else str(seconds)

@@ -15,6 +15,8 @@ from duecourse.ports.http import HttpAnswer, HttpRequest
 
 MAX_RETRY_AFTER_MS = DAY_MS
 EXCERPT_LENGTH = 200
+SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
+"""Number of seconds in an answer of others."""
 NAMES = re.compile(NAME)
 
 
@@ -90,8 +92,8 @@ def retry_after(answer: HttpAnswer, called_at: int) -> int | None:
     (RFC 9110, 10.2.3).
     """
     value = answer.headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit():
-        return min(int(value[:9]) * 1000, MAX_RETRY_AFTER_MS)
+    if SECONDS.fullmatch(value):  # the standard has whole seconds; some services send fractions
+        return round(min(float(value) * 1000, MAX_RETRY_AFTER_MS))
     until = _date(value)
     if until is None:
         return None

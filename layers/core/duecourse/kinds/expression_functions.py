@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -14,6 +15,11 @@ TYPES: Mapping[type, str] = MappingProxyType({
     str: "string", bool: "boolean", list: "array", dict: "object", type(None): "null", int: "number", float: "number",
 })  # fmt: skip
 NUMBERS, STRINGS = frozenset({int, float}), frozenset({str})
+
+NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+"""A number in JSON."""
+MAX_DIGITS = 4_000
+"""Maximum length of a whole number that Python reads as one; the time grows with its square."""
 
 Values = list[Json]
 """Arguments of a call."""
@@ -73,7 +79,8 @@ def _abs(_: Meter, number: Any) -> Json:
 
 
 def _avg(meter: Meter, numbers: Values) -> Json:
-    return _sum(meter, numbers) / len(numbers) if numbers else None
+    total = _sum(meter, numbers)
+    return _finite(total / len(numbers)) if numbers and total is not None else None
 
 
 def _ceil(_: Meter, number: Any) -> Json:
@@ -159,7 +166,12 @@ def _starts_with(_: Meter, text: str, begin: str) -> Json:
 
 def _sum(meter: Meter, numbers: Values) -> Any:
     meter.go_over(numbers)
-    return sum(numbers)
+    return _finite(sum(numbers))
+
+
+def _finite(number: Any) -> Any:
+    """The number, or null for one that JSON cannot carry: no infinity, and no NaN, is taken for true."""
+    return None if isinstance(number, float) and not math.isfinite(number) else number
 
 
 def _to_array(_: Meter, value: Json) -> Json:
@@ -169,19 +181,23 @@ def _to_array(_: Meter, value: Json) -> Json:
 def _to_number(meter: Meter, value: Json) -> Json:
     if isinstance(value, str):
         meter.go_over(value)
-        for read in (int, float):
-            try:
-                return read(value)
-            except ValueError:
-                continue
-    return None if isinstance(value, list | dict | bool | str) else value
+        return _number(value)
+    return None if isinstance(value, list | dict | bool) else value
+
+
+def _number(text: str) -> Json:
+    """Number of a text that is a number in JSON; null for any other, though Python may read it."""
+    if not NUMBER.fullmatch(text):
+        return None
+    is_whole = text.removeprefix("-").isdigit() and len(text) <= MAX_DIGITS
+    return int(text) if is_whole else _finite(float(text))
 
 
 def _to_string(meter: Meter, value: Json) -> Json:
     if isinstance(value, str):
         return value
     meter.make(meter.weigh(value))
-    return json.dumps(value, separators=(",", ":"))
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def _type(_: Meter, value: Json) -> Json:

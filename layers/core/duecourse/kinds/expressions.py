@@ -5,10 +5,10 @@ An expression of thirty parts can double a value thirty times, or look at a mill
 
 from functools import lru_cache
 
-from jmespath.exceptions import JMESPathError
 from jmespath.parser import Parser
 
 from duecourse.domain.expression import MAX_LENGTH, problem_of_tree
+from duecourse.domain.expression_text import problem_of_text
 from duecourse.domain.task import Json
 from duecourse.kinds.expression_meter import DoesNotFit, Meter
 from duecourse.kinds.expression_parts import Part, part_of
@@ -27,13 +27,14 @@ def compiled(expression: str) -> Part:
     """A JMESPath expression, compiled once. Raises WrongExpression."""
     if len(expression) > MAX_LENGTH:
         raise WrongExpression(f"is {len(expression):,} characters long: at most {MAX_LENGTH:,} are taken")
+    parse = Parser().parse
     try:
-        parsed = Parser().parse(expression).parsed
-    except (JMESPathError, ValueError, RecursionError):
-        raise WrongExpression("must be a JMESPath expression") from None
+        parsed = parse(expression).parsed
+        problem = problem_of_tree(parsed)
+    except (ValueError, RecursionError) as error:  # all of jmespath's own are ValueErrors
+        problem = problem_of_text(expression, error, parse)
     finally:
         Parser.purge()  # it keeps 512 expressions, each of which may take 200 KB
-    problem = problem_of_tree(parsed)
     if problem:
         raise WrongExpression(problem)
     return part_of(parsed)

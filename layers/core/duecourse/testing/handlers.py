@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack, cast
 
 from duecourse.domain.outcomes import Done, Ending, Outcome, Span
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, RetryPolicy, Shard, Status, Task, dump_json
-from duecourse.domain.times import parse_instant, parse_span
+from duecourse.domain.times import parse_duration, parse_instant
 from duecourse.domain.values import replaced
 from duecourse.engine.run import Runner
 from duecourse.handler import TaskHandler, task_handler
@@ -71,7 +71,7 @@ def make_task(
         payload_json=json.dumps(_plain({} if payload is None else payload)),
         state_json="" if state is None else json.dumps(state),
     )
-    left_ms = parse_span(remaining)
+    left_ms = parse_duration(remaining)
     return received(task, lambda: left_ms)
 
 

@@ -17,7 +17,7 @@ from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Settlement, Span
 from duecourse.domain.reminder import Channel
 from duecourse.domain.task import DEFAULT_TENANT, Json, Shard, Task, dump_json
-from duecourse.domain.times import INSTANT, format_instant, parse_instant, parse_span
+from duecourse.domain.times import INSTANT, format_instant, parse_duration, parse_instant
 from duecourse.kinds.signing import Signing
 from duecourse.outside import Parts
 from duecourse.ports.idempotency import PRUNE
@@ -157,7 +157,7 @@ class Duecourse:
         if isinstance(to, datetime) or (isinstance(to, str) and INSTANT.fullmatch(to)):
             until = parse_instant(to)
         else:
-            until = self._clock.now() + parse_span(to)
+            until = self._clock.now() + parse_duration(to)
         if until < self._clock.now():
             raise ValueError(f"{format_instant(until)} is past: it is {format_instant(self._clock.now())} here")
         return until

@@ -102,7 +102,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one for each option
     dead: Annotated[bool, typer.Option("--dead", help="Replay the dead tasks of the queue, oldest first.")] = False,
     queue: fields.Queue = fields.DEFAULT,
     kind: fields.Kind = None,
-    rate: Annotated[str | None, typer.Option(help="Rate for --dead, spread evenly, such as 10/PT1S.")] = None,
+    rate: Annotated[str | None, typer.Option(help="Rate for --dead, spread evenly, such as 10/s or 10/PT1S.")] = None,
     limit: Annotated[int, typer.Option(help="Maximum number of tasks for --dead.", min=1, max=MOST)] = MOST,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the tasks for --dead, and replay none.")] = False,
 ) -> None:
@@ -116,7 +116,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one for each option
 
         duecourse replay --dead --queue default --kind report --dry-run
 
-        duecourse replay --dead --rate 10/PT1S
+        duecourse replay --dead --rate 10/s
     """
     if (id is None) != dead:
         raise HarnessError("give the id of one task, or --dead for those of a queue")
@@ -124,7 +124,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one for each option
         answer = ledger.ask("POST", fields.task_path(id, "/replay"), {"queue": queue})
         screen.answer(answer, lambda found: _tell(found["task"], "replayed"))
         return
-    body = fields.given(kind=kind, rate=fields.rate_of(rate), limit=limit, dry_run=dry_run)
+    body = fields.given(kind=kind, rate=rate, limit=limit, dry_run=dry_run)
     screen.answer(ledger.ask("POST", fields.queue_path(queue, "/dead/replay"), body=body), _show_replayed)
 
 

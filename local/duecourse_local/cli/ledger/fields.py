@@ -7,7 +7,6 @@ import typer
 
 from duecourse.domain.task import DEFAULT_QUEUE
 
-from ...stack.problems import HarnessError
 from ..client import duration
 from .place import Document, quoted
 
@@ -29,7 +28,7 @@ def _spans(text: str | None) -> str | None:
 
 
 Delay = Annotated[
-    str | None, typer.Option(help="Delay from now to the due time: seconds or ISO 8601.", callback=_spans)
+    str | None, typer.Option(help="Delay from now to the due time: 5m, PT5M or seconds.", callback=_spans)
 ]
 DueAt = Annotated[str | None, typer.Option(help="Due time: RFC 3339, such as 2026-11-23T09:00:00+01:00.")]
 OlderThan = Annotated[
@@ -54,16 +53,6 @@ def queue_path(queue: str, verb: str = "") -> str:
 def given(**fields: Any) -> Document:
     """Fields of a request without those that are left out."""
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def rate_of(text: str | None) -> Document | None:
-    """A rate `10/PT1S` as the HTTP API takes it. Raises HarnessError."""
-    if text is None:
-        return None
-    count, slash, per = text.partition("/")
-    if not (count.isdigit() and slash):
-        raise HarnessError(f"{text!r} is no rate: give a count and a duration, such as 10/PT1S")
-    return {"count": int(count), "per": per}
 
 
 def text_from(source: str) -> str:

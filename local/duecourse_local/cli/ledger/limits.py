@@ -49,7 +49,7 @@ def limits(
     queue: fields.QueueName,
     changes: Annotated[
         list[str] | None,
-        typer.Argument(help="Settings to change, such as max_running=20, rate=10/PT1S, retention=default."),
+        typer.Argument(help="Settings to change, such as max_running=20, rate=10/s, retention=default."),
     ] = None,
     create: Annotated[bool, typer.Option("--create", help="Make the queue if it does not exist.")] = False,
 ) -> None:
@@ -61,7 +61,7 @@ def limits(
 
         duecourse limits imports
 
-        duecourse limits imports max_running=20 rate=10/PT1S priority=2 --create
+        duecourse limits imports max_running=20 rate=10/s priority=2 --create
 
         duecourse limits imports rate=default
     """
@@ -91,6 +91,4 @@ def _change(text: str) -> tuple[str, Any]:
         raise HarnessError(f"{text!r} sets nothing: give NAME=VALUE, of the names {', '.join(sorted(NAMES))}")
     if value == USUAL:
         return name, None
-    if name == "rate":
-        return name, fields.rate_of(value)
     return name, FLAGS[value] if value in FLAGS else int(value) if value.isdigit() else value

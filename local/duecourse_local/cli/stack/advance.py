@@ -15,7 +15,7 @@ from .. import client, console
 
 def advance(
     to: Annotated[
-        str, typer.Argument(help="A span (24h, 30d, PT5M, seconds), or an instant such as 2030-01-01T09:00:00Z.")
+        str, typer.Argument(help="A duration (24h, 30d, PT5M, seconds), or an instant such as 2030-01-01T09:00:00Z.")
     ],
     folder: client.StateUsed = state.DEFAULT,
 ) -> None:

@@ -32,7 +32,7 @@ Roles = Annotated[
     list[Role] | None, typer.Option("--role", help="Role; may be repeated.", show_default=str(Role.CALLER))
 ]
 Subject = Annotated[str, typer.Option(help="Subject: the name of the caller in `why`.")]
-Lifetime = Annotated[str, typer.Option(help="Lifetime, in seconds or ISO 8601.")]
+Lifetime = Annotated[str, typer.Option(help="Lifetime, such as 1h, PT1H or seconds.")]
 
 
 def token(

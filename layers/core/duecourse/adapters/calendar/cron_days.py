@@ -8,6 +8,7 @@ from duecourse.adapters.calendar.cron_fields import ANY, DAY, MONTH, WEEKDAY, nu
 from duecourse.adapters.calendar.days import Month, month_of
 
 FROM_LAST = re.compile(r"L(?:-([0-9]{1,2}))?", re.ASCII)
+WEEKDAY_BEFORE_LAST = re.compile(r"(L-[0-9]{1,2})W", re.ASCII)
 NEAREST = re.compile(r"(L|[0-9]{1,2})W", re.ASCII)
 LAST_OF_KIND = re.compile(r"([A-Z0-9]+)L", re.ASCII)
 NTH_OF_KIND = re.compile(r"([A-Z0-9]+)#([0-9]+)", re.ASCII)
@@ -78,6 +79,8 @@ def days_of(day: str, month: str, weekday: str) -> Days:
 def _days_of_month(text: str) -> DaysOfMonth:
     found = DaysOfMonth(set(), set(), set())
     for item in text.split(","):
+        if before_last := WEEKDAY_BEFORE_LAST.fullmatch(item):
+            raise DAY.wrong(f"{item!r} is not known; write {before_last[1]} for that day, or LW for the last weekday")
         if from_last := FROM_LAST.fullmatch(item):
             found.before_last.add(_before_last(from_last[1]))
         elif nearest := NEAREST.fullmatch(item):

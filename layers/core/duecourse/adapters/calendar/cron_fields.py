@@ -15,6 +15,10 @@ MACROS = {
 }
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+LONG_NAMES = (
+    "JANUARY", "FEBRUARY", "MARCH", "APRIL", "JUNE", "JULY", "AUGUST", "SEPTEMBER", "OCTOBER", "NOVEMBER", "DECEMBER",
+    "SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY",
+)  # fmt: skip
 EXAMPLE = "such as 0 9 * * MON-FRI"
 ANY = ("*", "?")
 NUMBER = re.compile(r"[0-9]{1,2}", re.ASCII)
@@ -39,12 +43,13 @@ class Field(NamedTuple):
             return self.low + self.names.index(text)
         if not NUMBER.fullmatch(text) or not self.low <= int(text) <= self.high:
             written = text or item
-            raise self.wrong(f"{repr(written) if written else 'an empty value'} must be {self._allowed()}")
+            raise self.wrong(f"{repr(written) if written else 'an empty value'} must be {self._allowed(text)}")
         return int(text)
 
-    def _allowed(self) -> str:
+    def _allowed(self, text: str) -> str:
         names = f" or {self.names[0]} to {self.names[-1]}" if self.names else ""
-        return f"{self.low} to {self.high}{names}"
+        is_long = text[:3] in self.names and any(name.startswith(text) for name in LONG_NAMES)
+        return f"{self.low} to {self.high}{names}" + (f": write {text[:3]}" if is_long else "")
 
 
 MINUTE = Field(1, "minute", 0, 59)
@@ -62,9 +67,27 @@ def split(expression: str) -> list[str]:
             raise ValueError(f"{words[0]!r} must be one of {', '.join(MACROS)}, or five fields {EXAMPLE}")
         words = MACROS[words[0].lower()].split()
     if len(words) != 5:
-        more = "; leave out seconds and years" if len(words) in {6, 7} else ""
-        raise ValueError(f"must have five fields {EXAMPLE}, and has {len(words)}{more}")
+        raise ValueError(f"must have five fields {EXAMPLE}, and has {len(words)}{_advice(words)}")
     return [word.upper() for word in words]
+
+
+def _advice(words: list[str]) -> str:
+    """Advice for the dialects of others: Quartz and Spring put seconds first, AWS and Quartz years last."""
+    first = words[0].upper() if words else ""
+    if first.startswith(("CRON_TZ=", "TZ=")):
+        return f"; write {' '.join(words[1:])} and the zone in time_zone"
+    if first.startswith("@EVERY"):
+        return '; write {"every": "5m"} for an interval'
+    if len(words) not in {6, 7}:
+        return ""
+    has_years = len(words) == 7 or "?" in (words[2], words[4])
+    has_seconds = len(words) == 7 or not has_years
+    kept = words[has_seconds : len(words) - has_years]
+    # A weekday's number is another day there, and other seconds or years cannot be said here.
+    is_same = (words[0] == "0" or not has_seconds) and (words[-1] == "*" or not has_years)
+    if is_same and not any(map(str.isdigit, kept[4])):
+        return f"; write {' '.join(kept)}"
+    return "; leave out seconds and years, and write weekdays by name"
 
 
 def numbers(field: Field, text: str) -> frozenset[int]:
@@ -100,10 +123,21 @@ def _ends(field: Field, base: str, item: str) -> tuple[int, int]:
     if field is WEEKDAY and last == 0 < first:
         last = 7
     if last < first:
-        top, bottom = (field.names[-1], field.names[0]) if low in field.names else (field.high, field.low)
-        fix = f"{low}-{top},{bottom}-{high}"
-        raise field.wrong(f"the range {base} must not go down; write {fix}")
+        raise field.wrong(f"the range {base} must not go down; write {_rising(field, low, high, item)}")
     return first, last
+
+
+def _rising(field: Field, low: str, high: str, item: str) -> str:
+    """The same numbers without a range that goes down: two ranges, or with a step each number."""
+    _, slash, step = item.partition("/")
+    if not slash:
+        top, bottom = (field.names[-1], field.names[0]) if low in field.names else (field.high, field.low)
+        return f"{low}-{top},{bottom}-{high}"
+    size = _end(field, field.low) - field.low + 1
+    first, last = field.number(low) - field.low, field.number(high) - field.low
+    found = [(first + more) % size for more in range(0, (last - first) % size + 1, int(step))]
+    is_named = low in field.names
+    return ",".join(field.names[place] if is_named else str(place + field.low) for place in sorted(found))
 
 
 def _end(field: Field, first: int) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from duecourse.adapters.calendar.clock import DAY_S, EPOCH, SECOND
+from duecourse.domain.near import near_name
 
 SUB_DAILY = ("MINUTELY", "HOURLY")
 FREQUENCIES = (*SUB_DAILY, "DAILY", "WEEKLY", "MONTHLY", "YEARLY")
@@ -62,7 +63,7 @@ class RuleText:
 def parse(text: str) -> RuleText:
     """Read a rule. Raises ValueError with a text fit for a user."""
     parts = _parts(text)
-    freq = _freq(parts.get("FREQ", ""))
+    freq = _freq(parts.get("FREQ", ""), parts)
     at, wall = _until(parts["UNTIL"]) if "UNTIL" in parts else (None, None)
     rule = RuleText(
         freq=freq,
@@ -85,18 +86,22 @@ def _parts(text: str) -> dict[str, str]:
         if word := next((word for word in ELSEWHERE if word in part), None):
             raise ValueError(f"must hold no {word}: {ELSEWHERE[word]}")
         if not equals or name not in PARTS:
-            raise ValueError(f"{part[:40]!r} is no part of a rule, such as FREQ=MONTHLY;BYDAY=1MO")
+            near = near_name(name, PARTS)
+            raise ValueError(f"{part[:40]!r} is no part of a rule, such as FREQ=MONTHLY;BYDAY=1MO{near}")
         if name in found:
             raise ValueError(f"must have {name} once")
         found[name] = value
     return found
 
 
-def _freq(value: str) -> str:
+def _freq(value: str, parts: dict[str, str]) -> str:
     if value == "SECONDLY":
-        raise ValueError('FREQ=SECONDLY comes too often: use MINUTELY, or {"every": "PT1S"}')
+        seconds = _whole("INTERVAL", parts.get("INTERVAL", "1"), 1, MAX_INTERVAL)
+        is_interval = parts.keys() <= {"FREQ", "INTERVAL"}
+        advice = f'write {{"every": "PT{seconds}S"}}' if is_interval else "use MINUTELY with fewer times"
+        raise ValueError(f"FREQ=SECONDLY is not known: {advice}")
     if value not in FREQUENCIES:
-        raise ValueError(f"FREQ must be one of {', '.join(FREQUENCIES)}")
+        raise ValueError(f"FREQ must be one of {', '.join(FREQUENCIES)}{near_name(value, FREQUENCIES)}")
     return value
 
 

@@ -5,6 +5,7 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Callable
+from math import isnan
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
@@ -19,6 +20,8 @@ UNKNOWN_S = 300.0
 MOST_S = 86_400.0
 EARLY_S = 60.0
 """Time before its end at which the next token is fetched; half of its time, if that is less."""
+SECONDS = re.compile(r"[0-9]{1,400}(\.[0-9]{1,400})?")
+"""Number of seconds that an answer has as text."""
 TOKEN = re.compile(r"[!-~]{1,16384}")
 CODE = re.compile(r"[a-z_]{1,40}")
 """Pattern of an error's name in an answer, the one part of it that is shown."""
@@ -92,8 +95,10 @@ def _code(found: dict[str, Any]) -> str:
 
 
 def _kept_s(expires_in: Any) -> float:
-    try:
-        lives_s = min(max(float(expires_in), 0.0), MOST_S)
-    except (TypeError, ValueError):
+    if isinstance(expires_in, str) and SECONDS.fullmatch(expires_in):
+        expires_in = float(expires_in)
+    is_number = isinstance(expires_in, int | float) and not isinstance(expires_in, bool)
+    if not is_number or (isinstance(expires_in, float) and isnan(expires_in)):  # no time ever reaches NaN
         return UNKNOWN_S
+    lives_s = float(min(max(expires_in, 0), MOST_S))
     return lives_s - min(EARLY_S, lives_s / 2)

@@ -35,7 +35,14 @@ from duecourse.domain.task import (
     deeper_than,
     dump_json,
 )
-from duecourse.domain.times import MAX_DURATION_MS, MAX_TEXT, format_duration, parse_duration, parse_instant
+from duecourse.domain.times import (
+    DURATION_PATTERN,
+    MAX_DURATION_MS,
+    MAX_TEXT,
+    format_duration,
+    parse_duration,
+    parse_instant,
+)
 from duecourse.errors import MAX_FIELD, FieldError, InvalidInput, bounded
 from duecourse.wire.settings.variables import written_as
 
@@ -43,14 +50,12 @@ M = TypeVar("M", bound=BaseModel)
 N = TypeVar("N", bound=BaseModel)
 Schema = dict[str, Any]
 
-_AMOUNT = r"[0-9]+(\.[0-9]+)?"
-DURATION_PATTERN = rf"^(P(?=.)({_AMOUNT}W)?({_AMOUNT}D)?(T(?=.)({_AMOUNT}H)?({_AMOUNT}M)?({_AMOUNT}S)?)?|{_AMOUNT})$"
-ISO_8601 = {"type": "string", "pattern": DURATION_PATTERN, "maxLength": MAX_TEXT}
+TEXT_DURATION = {"type": "string", "pattern": DURATION_PATTERN, "maxLength": MAX_TEXT}
 SECONDS = {"type": "number", "minimum": 0, "maximum": MAX_DURATION_MS // 1000}
 RFC_3339 = {"type": "string", "format": "date-time"}
-DURATION_SCHEMA = {"anyOf": [ISO_8601, SECONDS], "examples": ["PT5M", 300]}
+DURATION_SCHEMA = {"anyOf": [TEXT_DURATION, SECONDS], "examples": ["PT5M", "5m", 300]}
 INSTANT_SCHEMA = {**RFC_3339, "examples": ["2026-03-29T01:30:00Z"]}
-DEADLINE_SCHEMA = {"anyOf": [ISO_8601, RFC_3339, SECONDS], "examples": ["PT24H", "2026-03-29T01:30:00Z"]}
+DEADLINE_SCHEMA = {"anyOf": [TEXT_DURATION, RFC_3339, SECONDS], "examples": ["PT24H", "2026-03-29T01:30:00Z"]}
 DATED = re.compile(r"\d{4}-")
 """Beginning of an instant, which no duration has."""
 MAX_UNKNOWN = 20
@@ -88,8 +93,8 @@ def parse_deadline(value: Any) -> Deadline:
         return Deadline(at=parse_instant(value))
     try:
         return Deadline(after_ms=parse_duration(value))
-    except ValueError:
-        raise ValueError("must be a duration such as PT24H, or an RFC 3339 instant") from None
+    except ValueError as error:
+        raise ValueError(f"{error}, or an RFC 3339 instant") from None
 
 
 # Compared by identity: a union of types hashes what is beside each of them, and no schema can be hashed.

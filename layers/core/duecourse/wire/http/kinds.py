@@ -10,6 +10,7 @@ from pydantic import Field, StrictStr, model_validator
 from duecourse.domain.calls import RESERVED_PATTERN, is_reserved
 from duecourse.domain.credential import CONFLICT, NAME, WRONG_NAME
 from duecourse.domain.expression import MAX_LENGTH, problem_of_tree
+from duecourse.domain.expression_text import problem_of_text
 from duecourse.domain.polls import MIN_INTERVAL_MS
 from duecourse.domain.times import DAY_MS
 from duecourse.wire.http.fields import Checked, Duration, Strict, about, between, matching, reject_fields
@@ -68,13 +69,13 @@ def _expression(value: str) -> str:
 @lru_cache(maxsize=1024)
 def _problem_of(expression: str) -> str:
     """Reason why an expression is not taken, or ""; kept, for a batch may have one a thousand times."""
-    from jmespath.exceptions import JMESPathError
     from jmespath.parser import Parser
 
+    parse = Parser().parse
     try:
-        return problem_of_tree(Parser().parse(expression).parsed)
-    except (JMESPathError, ValueError, RecursionError):
-        return "must be a JMESPath expression"
+        return problem_of_tree(parse(expression).parsed)
+    except (ValueError, RecursionError) as error:  # all of jmespath's own are ValueErrors
+        return problem_of_text(expression, error, parse)
     finally:
         Parser.purge()  # it keeps 512 expressions, each of which may take 200 KB
 

@@ -3,17 +3,27 @@
 from collections.abc import Iterable
 from typing import Annotated, Any, NotRequired, Self, cast
 
-from pydantic import ConfigDict, Field, StrictBool, create_model, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StrictBool,
+    create_model,
+    model_validator,
+)
+from pydantic_core.core_schema import CoreSchema, no_info_before_validator_function
 from typing_extensions import TypedDict
 
 from duecourse.domain import queues as domain
 from duecourse.domain.queues import MAX_LIMIT, SETTINGS, QueueChanges, QueueSettings, QueueStatus, Setting
 from duecourse.domain.replay import MAX_REPLAY, Replay, Replayed
-from duecourse.domain.times import DAY_MS, format_duration, format_instant
-from duecourse.wire.http.fields import Duration, Name, ShownInstant, Strict, about, between, reject_fields
+from duecourse.domain.times import DAY_MS, MAX_TEXT, RATE_PATTERN, format_duration, format_instant, split_rate
+from duecourse.wire.http.fields import Duration, Name, Schema, ShownInstant, Strict, about, between, reject_fields
 
 MAX_SPREAD_MS = 7 * DAY_MS
 """Over how long the dead of one replay are spread at most."""
+RATE_SCHEMA: Schema = {"type": "string", "pattern": RATE_PATTERN, "maxLength": MAX_TEXT, "examples": ["10/s"]}
 
 
 class QueueKey(Strict):
@@ -23,7 +33,7 @@ class QueueKey(Strict):
 
 
 class Rate(Strict):
-    """Rate: at most `count` tasks in any window of the length `per`."""
+    """Rate: at most `count` tasks in any window of the length `per`; or a text such as `10/s` or `10/PT1S`."""
 
     count: int = Field(
         ge=1, le=MAX_LIMIT, strict=True, description="Maximum number of tasks in the window.", examples=[5]
@@ -33,6 +43,23 @@ class Rate(Strict):
     )
 
 
+class RateText:
+    """Rate that may be a text, in place of an object, in requests and in the document."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_before_validator_function(_object, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
+        return {"anyOf": [handler(schema), RATE_SCHEMA]}
+
+
+def _object(rate: Any) -> Any:
+    return dict(zip(("count", "per"), split_rate(rate), strict=True)) if isinstance(rate, str) else rate
+
+
+RateField = Annotated[Rate, RateText()]
+
+
 def _asked(one: Setting) -> tuple[Any, Any]:
     """Type and description of a setting in a request; null restores the default."""
     return _type_asked(one) | None, Field(None, description=one.about.meaning)
@@ -40,7 +67,7 @@ def _asked(one: Setting) -> tuple[Any, Any]:
 
 def _type_asked(one: Setting) -> Any:
     if one.kind is not int:
-        return {bool: StrictBool, domain.Rate: Rate}[one.kind]
+        return {bool: StrictBool, domain.Rate: RateField}[one.kind]
     low, high = one.about.low, one.about.high
     if one.is_time:
         return Annotated[Duration, between(low, high)]
@@ -72,7 +99,7 @@ class ReplayDead(Strict):
     """Body of `POST /queues/{queue}/dead/replay`: the oldest dead tasks, spread evenly if a rate is given."""
 
     limit: int = Field(100, ge=1, le=MAX_REPLAY, strict=True, description="Maximum number of tasks.")
-    rate: Rate | None = Field(
+    rate: RateField | None = Field(
         None,
         description="Rate of the replays, spread evenly; `limit` tasks may take at most 7 days. Default: all at once.",
     )

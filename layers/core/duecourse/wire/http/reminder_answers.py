@@ -47,7 +47,7 @@ class ReminderTaskView(TaskDue):
     """Task of a reminder."""
 
     state: Annotated[Status, about("State of the task.")]
-    remind_before: Annotated[str, about("Lead time before the start.", "PT300S")]
+    remind_before: Annotated[str, about("Lead time before the start.", "PT5M")]
     recipient: Annotated[RecipientView, about("Recipient of the message.")]
 
 
@@ -74,7 +74,7 @@ class SeriesView(TypedDict):
     fold: Annotated[Fold, about("Treatment of a time that a change of the clocks repeats.")]
     gap_used: Annotated[Gap, about("Treatment that `gap` stands for: never `auto`.", "shift")]
     fold_used: Annotated[Fold, about("Treatment that `fold` stands for: never `auto`.", "first")]
-    remind_before: Annotated[list[str], about("Lead times before each start.", ["PT300S"])]
+    remind_before: Annotated[list[str], about("Lead times before each start.", ["PT5M"])]
     recipients: Annotated[list[RecipientView], about("Recipients, one for each channel.")]
     version: Annotated[int, about("Version of the series: 1, and 1 more for each change.", 1)]
     created_at: Annotated[ShownInstant, about("Time of the add.")]
@@ -122,7 +122,7 @@ class ReminderAnswer(TypedDict):
 class MessageView(TaskDue):
     """Message as its recipient reads it."""
 
-    remind_before: Annotated[str, about("Lead time before the start.", "PT300S")]
+    remind_before: Annotated[str, about("Lead time before the start.", "PT5M")]
     recipient: Annotated[RecipientView, about("Recipient of the message.")]
     subject: Annotated[str, about("Rendered subject.", "Stand-up")]
     text: Annotated[str, about("Rendered text.", "Stand-up begins soon.")]

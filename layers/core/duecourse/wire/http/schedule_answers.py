@@ -51,7 +51,7 @@ class RetryView(TypedDict):
     max_attempts: Annotated[int, about("Maximum attempts.", 10)]
     backoff: Annotated[str, about("Delay after the first failure.", "PT1S")]
     factor: Annotated[float, about("Multiplier applied to the delay after each failure.", 2.0)]
-    max_backoff: Annotated[str, about("Upper bound for the delay.", "PT3600S")]
+    max_backoff: Annotated[str, about("Upper bound for the delay.", "PT1H")]
     jitter: Annotated[bool, about("True if the delay is randomised.", True)]
 
 
@@ -73,7 +73,7 @@ class ScheduleView(TypedDict):
     fold_used: Annotated[Fold, about("Treatment that `fold` stands for: never `auto`.", "first")]
     jitter: Annotated[str, about("Upper bound of the delay of an occurrence.", "PT0S")]
     missed: Annotated[Missed, about("Treatment of times that were missed.")]
-    catch_up: Annotated[str, about("Age up to which missed times are made up for.", "PT3600S")]
+    catch_up: Annotated[str, about("Age up to which missed times are made up for.", "PT1H")]
     overlap: Annotated[Overlap, about("Treatment of an occurrence beside a running one.")]
     retry: Annotated[RetryView, about("Attempts and backoff of an occurrence.")]
     deadline: NotRequired[Annotated[str, about("Time from its due time after which an occurrence is dead.", "PT1H")]]

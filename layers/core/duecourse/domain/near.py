@@ -1,0 +1,106 @@
+"""Near forms of a wrong text, for the error that rejects it: a known name, a duration, a rate."""
+
+import re
+from collections.abc import Iterable
+
+WRONG_DURATION = "must be a duration such as 5m, PT5M or 300 (seconds)"
+WRONG_RATE = "must be a rate such as 10/s, 600/m or 10/PT1S"
+LIKE = 0.65
+"""Likeness from which on a known name is suggested: `priority` for `prio`."""
+MAX_NAME = 64
+"""Length from which on a word is no misspelt name; a comparison takes the square of it."""
+WORDS = {
+    "y": "y year years",
+    "mo": "mo mon month months",
+    "w": "w wk wks week weeks",
+    "d": "d day days",
+    "h": "h hr hrs hour hours",
+    "m": "m min mins minute minutes",
+    "s": "s sec secs second seconds",
+    "ms": "ms msec msecs milli millis millisecond milliseconds",
+}
+"""Words of each unit."""
+UNIT = {word: unit for unit, words in WORDS.items() for word in words.split()}
+CALENDAR = {"y": ("year", 365), "mo": ("month", 30)}
+"""Units without a fixed length, and the days that are advised for one."""
+LARGEST_FIRST = " w d h m s ms "
+SHORT_OF_A_WEEK = ("d", "h", "m", "s", "ms")
+_N = r"(\d{1,9})"
+_TIME = r"T(?=\d)(?:\d{1,9}H)?(?:\d{1,9}M)?(?:\d{1,9}(?:[.,]\d{1,9})?S)?"
+
+
+def near_name(word: object, known: Iterable[str]) -> str:
+    """Ending of an error on an unknown name: `: priority?`, or "" if no known name is near."""
+    if not isinstance(word, str) or not 0 < len(word) <= MAX_NAME:
+        return ""
+    from difflib import get_close_matches  # for wrong names alone: a cold start does without
+
+    spelled = {name.lower(): name for name in known}
+    found = get_close_matches(word.lower(), spelled, 1, LIKE)
+    return f": {spelled[found[0]]}?" if found else ""
+
+
+def wrong_duration(text: str) -> str:
+    """Error on a text that is no duration, with the right form of a near one."""
+    word = text.strip()
+    days, calendar = _days_of_iso(word.upper()) or _days_of_words(word) or ("", "")
+    if days:
+        return f"must be a duration: a {calendar} has no fixed length: write {days}"
+    near = _iso(word.upper()) or _amounts(word)
+    return f"{WRONG_DURATION}: write {near}" if near and near != text else WRONG_DURATION
+
+
+def wrong_rate(text: str) -> str:
+    """Error on a text that is no rate, with the right form of a near one."""
+    parts = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:/|per\b)\s*([A-Za-z]+)\s*", text)
+    unit = _unit(parts[2]) if parts else ""
+    return f"{WRONG_RATE}: write {parts[1]}/{unit}" if parts and unit in SHORT_OF_A_WEEK else WRONG_RATE
+
+
+def _unit(word: str) -> str:
+    """Unit of a word, or ""; a capital M may be a month or a minute."""
+    return "" if word == "M" else UNIT.get(word.lower(), "")
+
+
+def _days_of_iso(text: str) -> tuple[str, str] | None:
+    """ISO 8601 with days for its years and months, and the larger of these two."""
+    found = re.fullmatch(rf"P(?=\d)(?:{_N}Y)?(?:{_N}M)?(?:{_N}W)?(?:{_N}D)?({_TIME})?", text, re.ASCII)
+    if not found or not (found[1] or found[2]):
+        return None
+    years, months, weeks, days = (int(found[place] or 0) for place in range(1, 5))
+    total = 365 * years + 30 * months + 7 * weeks + days
+    return f"P{total}D{found[5] or ''}", "year" if found[1] else "month"
+
+
+def _days_of_words(text: str) -> tuple[str, str] | None:
+    found = re.fullmatch(rf"{_N}\s*([A-Za-z]+)", text, re.ASCII)
+    unit = _unit(found[2]) if found else ""
+    if not found or unit not in CALENDAR:
+        return None
+    word, days = CALENDAR[unit]
+    return f"{int(found[1]) * days}d", word
+
+
+def _iso(text: str) -> str:
+    return text if re.fullmatch(rf"P(?=[\dT])({_N}W)?({_N}D)?({_TIME})?", text, re.ASCII) else ""
+
+
+def _amounts(text: str) -> str:
+    """Amounts with the units that their words mean, or seconds; "" if that is not certain."""
+    close = re.sub(r"(?<=[0-9])\s+(?=[A-Za-z])|(?<=[A-Za-z])(\s+and\s+|\s+)(?=[0-9])", "", text.removeprefix("+"))
+    parts = re.findall(r"([0-9.,]+)([A-Za-z]*)", close)
+    units = [_unit(word) for _, word in parts]
+    order = [LARGEST_FIRST.find(f" {unit} ") for unit in units]
+    amounts = [_decimal(amount) for amount, _ in parts]
+    is_certain = parts and "".join(map("".join, parts)) == close and all(amounts) and sorted(set(order)) == order
+    if not is_certain or (-1 in order and any(word for _, word in parts)):
+        return ""
+    return "".join(f"{amount}{unit}" for amount, unit in zip(amounts, units, strict=True))
+
+
+def _decimal(amount: str) -> str:
+    """A number such as .5 or 5. in full, or ""; a comma before three digits may part thousands."""
+    found = re.fullmatch(r"([0-9]{0,9})(?:[.,]([0-9]{0,9}))?", amount)
+    if not found or not (found[1] or found[2]) or re.search(r",[0-9]{3}$", amount):
+        return ""
+    return f"{found[1] or 0}.{found[2]}" if found[2] else found[1]
