@@ -17,11 +17,17 @@ id."""
 
 
 class Wanted(NamedTuple):
-    """Filter: tasks of one state, kind and group; None and "" for all."""
+    """Filter: tasks of one state, kind, group and error, since an instant (epoch ms); None, "" and 0 for all.
+
+    `error` is a part of the error, in which `#` stands for any text. `since_at` counts from the add for a scheduled or
+    leased task, from its end for others.
+    """
 
     status: Status | None = None
     kind: str = ""
     group: str = ""
+    error: str = ""
+    since_at: int = 0
 
     def sections(self) -> list[str]:
         """Sections of the tasks that pass the filter, in order."""
