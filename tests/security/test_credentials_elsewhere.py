@@ -1,8 +1,8 @@
 """Credentials of tasks that come back by another way: cut in half, in an error of a function, in a library's log."""
 
 import json
-import re
 import logging
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor

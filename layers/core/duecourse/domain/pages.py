@@ -1,5 +1,6 @@
 """Pages of a queue's tasks: the filter, the order, and a place in it."""
 
+from base64 import urlsafe_b64encode
 from typing import NamedTuple
 
 from duecourse.domain.task import Status, Task
@@ -40,6 +41,11 @@ class Place(NamedTuple):
     section: str
     at: int = 0
     id: str = ""
+
+    @property
+    def cursor(self) -> str:
+        """The place in the words of a request: opaque, and fit for a URL."""
+        return urlsafe_b64encode(":".join(map(str, self)).encode()).decode().rstrip("=")
 
 
 class Page(NamedTuple):

@@ -5,9 +5,10 @@ from typing import Protocol
 from duecourse.domain.bulk import Bulk, BulkResult, Reached
 from duecourse.domain.dead import Deaths, DeathsFound
 from duecourse.domain.task import DEFAULT_TENANT
+from duecourse.ports.ledger import Ledger
 
 
-class BulkStore(Protocol):
+class BulkStore(Ledger, Protocol):
     """The ledger for those who purge or cancel many tasks of a queue, or look at its dead."""
 
     def bulk(

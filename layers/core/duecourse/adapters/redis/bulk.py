@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from duecourse.adapters.redis.arguments import Argument
-from duecourse.adapters.redis.pages import LETTERS, walk_terms
+from duecourse.adapters.redis.pages import walk_terms
 from duecourse.adapters.redis.verbs import Verbs
 from duecourse.domain.bulk import MAX_BULK, Act, Bulk, BulkResult, Reached
 from duecourse.domain.dead import Death, Deaths, DeathsFound
