@@ -12,10 +12,13 @@ from duecourse import Client
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.client_reminders import ReminderClient
 from duecourse.client_schedules import ScheduleClient
+from duecourse.domain.dead import DeadGroups
 from duecourse.errors import DuecourseError, QueryFailed
 from duecourse.settings import Settings
 from duecourse.wire.http import problems
 from duecourse.wire.http.batch import show_batch
+from duecourse.wire.http.bulk import decode_reached
+from duecourse.wire.http.dead import show_dead
 from duecourse.wire.http.queries import show_query
 from duecourse.wire.http.queues import show_queue, show_replayed
 from duecourse.wire.http.reminder_answers import show_added, show_moved, show_preview, show_reminder
@@ -83,13 +86,18 @@ PAIRS: dict[str, Pair] = {
     "list": Pair(
         "GET /tasks",
         lambda got, _: {"tasks": list(map(show_task, got.tasks)), "next_cursor": got.next_cursor},
-        ("queue", "state", "kind", "group", "cursor", "limit"),
+        ("queue", "state", "kind", "group", "error", "since", "cursor", "limit"),
     ),
     "get": Pair("GET /tasks/{id}", lambda got, _: {"task": show_task(got)}, ("queue",)),
     "why": Pair("GET /tasks/{id}/why", lambda got, _: show_why(got), ("queue",)),
     "move": Pair("PATCH /tasks/{id}", lambda got, _: {"task": show_task(got)}, ("queue",)),
     "cancel": Pair("DELETE /tasks/{id}", lambda got, _: got, ("queue", "force")),
     "replay": Pair("POST /tasks/{id}/replay", lambda got, _: {"task": show_task(got)}, ("queue",)),
+    "dead": Pair(
+        "GET /queues/{queue}/dead",
+        lambda got, _: show_dead(DeadGroups(got.groups, got.next_cursor and decode_reached(got.next_cursor))),
+        ("kind", "group", "error", "since", "cursor", "limit"),
+    ),
     "replay_dead": Pair(
         "POST /queues/{queue}/dead/replay",
         lambda got, asked: show_replayed(got, dry_run=asked.get("dry_run", False)),
@@ -135,7 +143,7 @@ PAIRS: dict[str, Pair] = {
     "schedules.backfill": Pair("POST /schedules/{id}/backfill", lambda got, _: {"occurrences": got}, ("queue",)),
     "schedules.preview": Pair("POST /schedules/preview", lambda got, _: {"times": list(map(show_upcoming, got))}),
 }
-OVER_HTTP = {"since": "from"}
+OVER_HTTP = {"schedules.preview": {"since": "from"}, "schedules.backfill": {"since": "from"}}
 """Fields of a verb that have another name over HTTP: `from` is a word of Python's own."""
 RETRY: Fields = {"max_attempts": 3, "backoff": "PT2S", "factor": 3.5, "max_backoff": 60, "jitter": False}
 RATE: Fields = {"count": 1, "per": "PT2S"}
@@ -171,7 +179,15 @@ GOOD: dict[str, list[Fields]] = {
     ],
     "add_many": [{"tasks": [{**HOOK, "id": id, "delay": 5} for id in (*STATES, "absent")]}],
     "list": [
-        *({}, {"limit": 2}, {"state": "dead"}, {"kind": "work", "state": "scheduled"}, {"group": "g"}),
+        *(
+            {},
+            {"limit": 2},
+            {"state": "dead", "since": "PT1H"},
+            {"error": "use"},
+            {"since": AT},
+            {"kind": "work", "state": "scheduled"},
+            {"group": "g"},
+        ),
         {"queue": "mail"},
     ],
     **{verb: [{"id": id} for id in STATES] for verb in ("get", "why", "replay")},
@@ -180,8 +196,13 @@ GOOD: dict[str, list[Fields]] = {
         *({"id": "scheduled", "due_at": AT}, {"id": "scheduled", "delay": 5, "due_at": None}),
     ],
     "cancel": [{"id": id, "force": force} for id, force in product(STATES, (False, True))],
+    "dead": [
+        *({"queue": "default"}, {"queue": "default", "kind": "work", "error": "no #", "limit": 2}, {"queue": "none"}),
+        *({"queue": "default", "group": "g"}, {"queue": "default", "since": "PT1H"}, {"queue": "mail", "since": AT}),
+    ],
     "replay_dead": [
         {"queue": "default"},
+        {"queue": "default", "error": "use", "delay": "PT1M"},
         {"queue": "default", "limit": 1, "rate": RATE, "kind": "work"},
         {"queue": "default", "dry_run": True},
         {"queue": "none"},
@@ -189,6 +210,7 @@ GOOD: dict[str, list[Fields]] = {
     "purge": [
         *({"queue": "default", "state": state} for state in ("scheduled", "done", "cancelled", "dead")),
         {"queue": "default", "state": "dead", "kind": "work", "group": "g", "older_than": "P1D", "limit": 1},
+        {"queue": "default", "state": "dead", "error": "use"},
         {"queue": "default", "state": "dead", "dry_run": True, "cursor": None},
         {"queue": "none", "state": "dead"},
     ],
@@ -337,7 +359,7 @@ def by_client(both: Both, name: str, fields: Fields) -> tuple[bool, Any]:
 
 def by_http(name: str, fields: Fields) -> tuple[bool, Any]:
     method, path = PAIRS[name].route.split()
-    left = {OVER_HTTP.get(field, field): value for field, value in fields.items()}
+    left = {OVER_HTTP.get(name, {}).get(field, field): value for field, value in fields.items()}
     for field in [field for field in fields if f"{{{field}}}" in path]:
         path = path.replace(f"{{{field}}}", left.pop(field))
     query = "&".join(f"{field}={_text(left.pop(field))}" for field in PAIRS[name].query if field in left)

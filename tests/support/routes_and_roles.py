@@ -92,6 +92,7 @@ CASES = {
     "GET /queues": Case(Role.CALLER, lambda _of: Asked("/queues"), 200, 200),
     "GET /queues/{queue}": Case(Role.CALLER, lambda of: Asked(f"/queues/{of.queue}"), 200),
     "PATCH /queues/{queue}": Case(Role.OPERATOR, lambda of: Asked(f"/queues/{of.queue}", {"paused": True}), 200, None),
+    "GET /queues/{queue}/dead": Case(Role.CALLER, lambda of: Asked(f"/queues/{of.queue}/dead"), 200, 200),
     "POST /queues/{queue}/dead/replay": Case(
         Role.CALLER, lambda of: Asked(f"/queues/{of.queue}/dead/replay", {}), 200, 200
     ),

@@ -101,7 +101,8 @@ SOURCES = {
 """Which function reads which queue, what that cannot deliver, and on what condition."""
 ROUTES = {
     "POST /tasks", "POST /tasks/batch", "GET /tasks", "GET /tasks/{id}", "GET /tasks/{id}/why",
-    "POST /tasks/{id}/replay", "POST /queues/{queue}/dead/replay", "PATCH /tasks/{id}", "DELETE /tasks/{id}",
+    "POST /tasks/{id}/replay", "GET /queues/{queue}/dead", "POST /queues/{queue}/dead/replay",
+    "PATCH /tasks/{id}", "DELETE /tasks/{id}",
     "POST /queues/{queue}/purge", "POST /queues/{queue}/cancel",
     "POST /tasks/{id}/begin", "POST /tasks/{id}/settle", "POST /tasks/{id}/extend", "POST /tasks/{id}/save",
     "POST /reminders", "POST /reminders/preview",

@@ -146,7 +146,8 @@ def test_a_failing_task_is_retried_with_backoff_and_dies_with_its_reason(duecour
     assert duecourse.advance("1h") == 3
     assert seen == [(at(), 1), (at(minutes=1), 2), (at(minutes=3), 3)]
     [dead] = duecourse.tasks(state="dead")
-    assert (dead.id, dead.error) == ("r1", "LookupError: no such customer")
+    assert dead.id == "r1"
+    assert dead.error.startswith("LookupError: no such customer at ")
 
 
 def test_jitter_is_the_same_in_each_run() -> None:

@@ -18,22 +18,24 @@ from duecourse.client_reminders import ReminderClient
 from duecourse.client_schedules import ScheduleClient
 from duecourse.client_settings import ClientSettings, read_settings
 from duecourse.domain.address import split
-from duecourse.domain.bulk import Bulk
+from duecourse.domain.bulk import DEFAULT_BULK, Bulk
+from duecourse.domain.dead import DeadGroup, Deaths, group_deaths
 from duecourse.domain.order import AddResult, Item
 from duecourse.domain.outcomes import Span
 from duecourse.domain.pages import Wanted
 from duecourse.domain.query import QueryStatus
 from duecourse.domain.queues import QueueStatus
 from duecourse.domain.replay import Replayed
-from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Task
+from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, Status, Task
 from duecourse.domain.timeline import Why
 from duecourse.domain.values import brief, value
 from duecourse.link import BY, Link
 from duecourse.ports.tasks import Move
 from duecourse.process import PROCESS
 from duecourse.wire.http import bulk
+from duecourse.wire.http.dead import ListDead
 from duecourse.wire.http.fields import read, read_both
-from duecourse.wire.http.pages import DEFAULT_PAGE, ListTasks, encode_cursor, start_of
+from duecourse.wire.http.pages import DEFAULT_PAGE, ListTasks, since_at, start_of
 from duecourse.wire.http.queries import AskQuery, QueryKey
 from duecourse.wire.http.queues import QueueKey, ReplayDead, SetQueue
 from duecourse.wire.http.tasks import CancelTask, MoveTask, TaskKey, TenantKey, WaitTask
@@ -58,6 +60,17 @@ class Many:
 
     tasks: int
     next_cursor: str | None
+
+
+@value(frozen=True, slots=True, repr=False)
+class ListedDead:
+    """Dead tasks by kind and error, and the cursor of the next call; None after the last task."""
+
+    groups: Sequence[DeadGroup]
+    next_cursor: str | None
+
+    def __repr__(self) -> str:
+        return brief(self, "groups", "next_cursor")
 
 
 QUERY_MS = 30_000
@@ -176,16 +189,44 @@ class Client:
         *,
         limit: int = 100,
         rate: RateFields | str | None = None,
+        delay: Span | None = None,
         kind: str | None = None,
+        error: str | None = None,
         dry_run: bool = False,
+        cursor: str | None = None,
     ) -> Replayed:
         """Schedule a queue's dead tasks again, oldest first, at most `limit` (up to 1,000); a dry run only lists them.
 
-        All are due now, or with `rate` spread evenly: `10/s`, or `count` tasks in each `per`.
+        All are due now or after `delay`, or with `rate` (`10/s`) spread evenly from then on: `count` tasks in each
+        `per`. In `error`, a part of the tasks' errors, `#` stands for any text.
         """
-        wanted = {"limit": limit, "rate": rate, "kind": kind, "dry_run": dry_run}
+        wanted = {"limit": limit, "rate": rate, "delay": delay, "kind": kind, "error": error, "dry_run": dry_run}
+        wanted["cursor"] = cursor
         key, asked = read_both(QueueKey, {"queue": queue}, ReplayDead, wanted)
         return self._link.tasks.replay_dead(key.queue, asked.replay(), self._tenant)
+
+    def dead(
+        self,
+        queue: str = DEFAULT_QUEUE,
+        *,
+        kind: str | None = None,
+        group: str | None = None,
+        error: str | None = None,
+        since: datetime | Span | None = None,
+        cursor: str | None = None,
+        limit: int = DEFAULT_BULK,
+    ) -> ListedDead:
+        """Return a queue's dead tasks by kind and error, and the cursor for the next call, whose numbers add up.
+
+        `since` is an instant, or a duration before now. In `error`, a part of the errors, `#` stands for any text.
+        """
+        wanted = {"kind": kind, "group": group, "error": error, "since": since, "cursor": cursor, "limit": limit}
+        key, asked = read_both(QueueKey, {"queue": queue}, ListDead, wanted)
+        store = self._link.many
+        since_ms, after = since_at(asked.since, store.now), bulk.start_of(asked.cursor, (Status.DEAD,))
+        deaths = Deaths(asked.kind or "", asked.group or "", asked.error or "", since_ms, asked.limit)
+        found = group_deaths(store.deaths(key.queue, deaths, after, self._tenant))
+        return ListedDead(found.groups, found.next and bulk.encode_reached(found.next))
 
     def purge(self, queue: str = DEFAULT_QUEUE, **fields: Unpack[PurgeFields]) -> Many:
         """Delete the tasks of one state, with all that the ledger has of them; a dry run only counts them."""
@@ -198,7 +239,7 @@ class Client:
         return self._many(key.queue, asked.bulk(), asked.cursor)
 
     def _many(self, queue: str, asked: Bulk, cursor: str | None) -> Many:
-        done = self._link.many.bulk(queue, asked, bulk.start_of(cursor, asked), self._tenant, by=BY)
+        done = self._link.many.bulk(queue, asked, bulk.start_of(cursor, asked.statuses), self._tenant, by=BY)
         return Many(done.tasks, done.next and bulk.encode_reached(done.next))
 
     def why(self, id: str, queue: str = DEFAULT_QUEUE) -> Why:
@@ -213,15 +254,22 @@ class Client:
         state: str | None = None,
         kind: str | None = None,
         group: str | None = None,
+        error: str | None = None,
+        since: datetime | Span | None = None,
         cursor: str | None = None,
         limit: int = DEFAULT_PAGE,
     ) -> Listed:
-        """Return one page of a queue's tasks, by state and time, and the cursor for the next call."""
-        fields = {"queue": queue, "state": state, "kind": kind, "group": group, "cursor": cursor, "limit": limit}
-        asked = read(ListTasks, fields)
-        wanted = Wanted(asked.state, asked.kind or "", asked.group or "")
+        """Return one page of a queue's tasks, by state and time, and the cursor for the next call.
+
+        `since` is an instant, or a duration before now: of the add, or of the end of a task that is over. In `error`, a
+        part of the tasks' errors, `#` stands for any text.
+        """
+        fields = {"queue": queue, "state": state, "kind": kind, "group": group, "error": error, "since": since}
+        asked = read(ListTasks, {**fields, "cursor": cursor, "limit": limit})
+        since_ms = since_at(asked.since, self._link.many.now)
+        wanted = Wanted(asked.state, asked.kind or "", asked.group or "", asked.error or "", since_ms)
         page = self._link.tasks.page(asked.queue, wanted, start_of(asked.cursor, wanted), asked.limit, self._tenant)
-        return Listed(page.tasks, page.next and encode_cursor(page.next))
+        return Listed(page.tasks, page.next and page.next.cursor)
 
     def list_queues(self) -> Sequence[QueueStatus]:
         """Return all queues, by name, with their settings and numbers of tasks."""

@@ -170,6 +170,7 @@ class ManyFields(TypedDict, total=False):
 
     kind: str
     group: str
+    error: str
     limit: int
     dry_run: bool
     cursor: str

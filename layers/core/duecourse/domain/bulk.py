@@ -19,8 +19,9 @@ class Act(StrEnum):
 
 
 class Bulk(NamedTuple):
-    """Request: at most `limit` tasks of these states, one kind and group ("": all), `min_age_ms` old or older.
+    """Request: at most `limit` tasks of these states, one kind, group and error ("": all), `min_age_ms` old or older.
 
+    `error` is a part of the error, in which `#` stands for any text.
     The age counts from the add for a scheduled or leased task, from its end for others. Completion notifications that
     are scheduled or leased are left out.
     """
@@ -31,6 +32,7 @@ class Bulk(NamedTuple):
     group: str = ""
     min_age_ms: int = 0
     limit: int = DEFAULT_BULK
+    error: str = ""
 
 
 class Reached(NamedTuple):

@@ -84,6 +84,12 @@ def cut_detail(text: str) -> str:
     return _cut(masked_error(text[:MAX_LOOKED_AT]), DETAIL_LENGTH) if text else text
 
 
+def with_place(detail: str, place: str) -> str:
+    """A cut error with the place in code behind it, within the same bound; "" is no place."""
+    behind = f" at {place}" if place else ""
+    return _cut(detail, DETAIL_LENGTH - len(behind.encode())) + behind
+
+
 def cut_by(text: str) -> str:
     """Cut a source's name to what a record keeps."""
     return _cut(text, BY_LENGTH)

@@ -1,5 +1,6 @@
 """Pages of a queue's tasks: the filter, the order, and a place in it."""
 
+from base64 import urlsafe_b64encode
 from typing import NamedTuple
 
 from duecourse.domain.task import Status, Task
@@ -17,11 +18,17 @@ id."""
 
 
 class Wanted(NamedTuple):
-    """Filter: tasks of one state, kind and group; None and "" for all."""
+    """Filter: tasks of one state, kind, group and error, since an instant (epoch ms); None, "" and 0 for all.
+
+    `error` is a part of the error, in which `#` stands for any text. `since_at` counts from the add for a scheduled or
+    leased task, from its end for others.
+    """
 
     status: Status | None = None
     kind: str = ""
     group: str = ""
+    error: str = ""
+    since_at: int = 0
 
     def sections(self) -> list[str]:
         """Sections of the tasks that pass the filter, in order."""
@@ -34,6 +41,11 @@ class Place(NamedTuple):
     section: str
     at: int = 0
     id: str = ""
+
+    @property
+    def cursor(self) -> str:
+        """The place in the words of a request: opaque, and fit for a URL."""
+        return urlsafe_b64encode(":".join(map(str, self)).encode()).decode().rstrip("=")
 
 
 class Page(NamedTuple):

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from duecourse.domain.history import Action, Change
+from duecourse.domain.pages import Place
 from duecourse.domain.query import DEADLINE_MS, QUEUE_PREFIX
 from duecourse.domain.task import DEADLINES_MS, DueTask, Task
 from duecourse.domain.values import brief, value
@@ -14,25 +15,32 @@ MAX_LOOKS = 100
 
 
 class Replay(NamedTuple):
-    """Request: the oldest `limit`, of one kind or all, `at_a_time` in each `per_ms` (0: all at once)."""
+    """Request: the oldest `limit` after a place, of one kind and error ("": all), `at_a_time` in each `per_ms`.
+
+    `per_ms` 0 replays all at once. The first task is due `start_ms` from now. In `error`, `#` stands for any text.
+    """
 
     limit: int
     kind: str = ""
     at_a_time: int = 1
     per_ms: int = 0
     dry_run: bool = False
+    error: str = ""
+    start_ms: int = 0
+    after: Place | None = None
 
     def delay_ms(self, index: int) -> int:
         """Delay of the task of that number, evenly spread."""
-        return index * self.per_ms // self.at_a_time
+        return self.start_ms + index * self.per_ms // self.at_a_time
 
 
 @value(frozen=True, slots=True, repr=False)
 class Replayed:
-    """Result: the tasks, and `more` if others may remain."""
+    """Result: the tasks, `more` if others may remain, and then the cursor of the next request."""
 
     tasks: list[DueTask]
     more: bool
+    next_cursor: str | None = None
 
     def __repr__(self) -> str:
         return brief(self, "tasks", "more")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from duecourse.domain import backoff
-from duecourse.domain.history import Run, cut_detail
+from duecourse.domain.history import Run, cut_detail, with_place
 from duecourse.domain.notification import is_notification
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
 from duecourse.domain.query import KIND as POLL
@@ -17,6 +17,7 @@ from duecourse.domain.query import QUEUE_PREFIX
 from duecourse.domain.seals import hidden_in, secret_words, without
 from duecourse.domain.task import KEPT_AT, MAX_RESULT_BYTES, Json, RetryPolicy, Task, dump_json, dump_state
 from duecourse.domain.times import parse_duration, parse_instant
+from duecourse.engine.error_place import place_of
 from duecourse.engine.reach import CALLING
 from duecourse.engine.task_log import about
 from duecourse.errors import (
@@ -101,7 +102,8 @@ class Runner:
             return put_off(task, self._rng, str(error))
         except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too: all is a Retry
             _log(task, error, words)
-            return self._retry(task, Retry(error=_text_of(error)))
+            end = self._retry(task, Retry(error=_text_of(error)))
+            return end._replace(detail=with_place(end.detail, place_of(error)))
 
     def _unknown(self, task: Task) -> Settlement:
         """Leave a task to a process that has its kind; drop a notification whose target is no longer set."""

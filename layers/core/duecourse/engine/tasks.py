@@ -234,7 +234,7 @@ class Tasks:
 
         Raises QuotaExceeded where a quota of the tenant leaves room for none.
         """
-        dead, more = self._dead(queue, asked, tenant)
+        dead, after = self._dead(queue, asked, tenant)
         delays = [asked.delay_ms(index) for index in range(len(dead))]
         now = self._store.now()
         if asked.dry_run:
@@ -250,17 +250,18 @@ class Tasks:
         over = [error for reply in replies if reply in QUOTAS and (error := rejection(reply))]
         if over and not replayed:
             raise over[0]
-        return Replayed(replayed, more or bool(over))
+        next = asked.after if over else after  # what is over a quota stays dead, and is asked for again
+        return Replayed(replayed, bool(over) or after is not None, next and next.cursor)
 
-    def _dead(self, queue: str, asked: Replay, tenant: str) -> tuple[list[Task], bool]:
-        """The oldest dead tasks, at most as many as asked for, and whether there may be more."""
-        wanted, found, after = Wanted(Status.DEAD, asked.kind), list[Task](), None
+    def _dead(self, queue: str, asked: Replay, tenant: str) -> tuple[list[Task], Place | None]:
+        """The oldest dead tasks, at most as many as asked for, and the place after which there may be more."""
+        wanted, found, after = Wanted(Status.DEAD, asked.kind, error=asked.error), list[Task](), asked.after
         for _ in range(MAX_LOOKS):
             page = self._store.page(queue, wanted, after, min(MAX_PAGE, asked.limit - len(found)), tenant)
             found, after = found + page.tasks, page.next
             if after is None or len(found) == asked.limit:
                 break
-        return found, after is not None
+        return found, after
 
     def _prepare(self, task: NewTask, now: Callable[[], int]) -> NewTask:
         shown = self._by == CLIENT

@@ -1,12 +1,22 @@
-"""`/queues`: look at them, set them, replay what is dead in one, purge and cancel many tasks."""
+"""`/queues`: look at them, set them, show and replay the dead of one, purge and cancel many tasks."""
 
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler.openapi.params import Query
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse.domain.access import Role
+from duecourse.domain.bulk import DEFAULT_BULK
+from duecourse.domain.dead import Deaths, group_deaths
+from duecourse.domain.task import Status
 from duecourse.errors import QueueNotFound, QuotaExceeded
 from duecourse.routes.parts import QueueInPath, needs, rejects
 from duecourse.routes.request import app, by, served, tenant
-from duecourse.wire.http import bulk, queues
+from duecourse.wire.http import bulk, dead, pages, queues
+from duecourse.wire.http.fields import DeadlineField, ErrorText, Name
+
+CURSOR = "Cursor: the `next_cursor` of the previous answer to the same request."
+SINCE = "Filter: tasks that died since an instant, or since a duration before now, such as `PT1H`."
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
@@ -41,6 +51,24 @@ def set_queue(queue: QueueInPath, body: queues.SetQueue) -> queues.QueueAnswer:
     return {"queue": queues.show_queue(app().queues.configure(queue, body.changes(), create=body.create))}
 
 
+@router.get("/queues/<queue>/dead")
+@needs(Role.CALLER)
+@rejects()
+def list_dead(
+    queue: QueueInPath,
+    kind: Annotated[Name | None, Query(description="Filter: tasks of this kind.")] = None,
+    group: Annotated[Name | None, Query(description="Filter: tasks of this group, such as one reminder's.")] = None,
+    error: Annotated[ErrorText | None, Query(description=pages.ERROR)] = None,
+    since: Annotated[DeadlineField | None, Query(description=SINCE)] = None,
+    cursor: Annotated[bulk.BulkCursor | None, Query(description=CURSOR)] = None,
+    limit: Annotated[dead.DeadLimit, Query(description="Maximum number of tasks to look at.")] = DEFAULT_BULK,
+) -> dead.DeadAnswer:
+    """Show the dead tasks of a queue by their errors: number, kind, first and last death, and an example."""
+    store = app().store
+    wanted = Deaths(kind or "", group or "", error or "", pages.since_at(since, store.now), limit)
+    return dead.show_dead(group_deaths(store.deaths(queue, wanted, bulk.start_of(cursor, (Status.DEAD,)), tenant())))
+
+
 @router.post("/queues/<queue>/dead/replay")
 @needs(Role.CALLER)
 @rejects(QuotaExceeded)
@@ -57,7 +85,7 @@ def replay_dead(queue: QueueInPath, body: queues.ReplayDead) -> queues.ReplayedA
 def purge(queue: QueueInPath, body: bulk.PurgeTasks) -> bulk.PurgedAnswer:
     """Delete the tasks of one state of a queue; a dry run only counts them."""
     asked = body.bulk()
-    done = app().store.bulk(queue, asked, bulk.start_of(body.cursor, asked), tenant(), by=by())
+    done = app().store.bulk(queue, asked, bulk.start_of(body.cursor, asked.statuses), tenant(), by=by())
     return {"purged": done.tasks, **bulk.show_many(done, dry_run=body.dry_run)}
 
 
@@ -67,5 +95,5 @@ def purge(queue: QueueInPath, body: bulk.PurgeTasks) -> bulk.PurgedAnswer:
 def cancel_many(queue: QueueInPath, body: bulk.CancelTasks) -> bulk.CancelledAnswer:
     """Cancel the tasks of a queue by group, kind or state; a dry run only counts them."""
     asked = body.bulk()
-    done = app().store.bulk(queue, asked, bulk.start_of(body.cursor, asked), tenant(), by=by())
+    done = app().store.bulk(queue, asked, bulk.start_of(body.cursor, asked.statuses), tenant(), by=by())
     return {"cancelled": done.tasks, **bulk.show_many(done, dry_run=body.dry_run)}

@@ -26,8 +26,18 @@ from duecourse.ports.tasks import Move
 from duecourse.routes.parts import Force, Id, Queue, answer, count_added, needs, rejects
 from duecourse.routes.request import app, by, served, tenant
 from duecourse.wire.http.batch import MAX_BATCH_BYTES, BatchAnswer, show_batch
-from duecourse.wire.http.fields import Name
-from duecourse.wire.http.pages import DEFAULT_PAGE, Cursor, PageAnswer, PageLimit, show_page, start_of
+from duecourse.wire.http.fields import DeadlineField, ErrorText, Name
+from duecourse.wire.http.pages import (
+    DEFAULT_PAGE,
+    ERROR,
+    SINCE,
+    Cursor,
+    PageAnswer,
+    PageLimit,
+    show_page,
+    since_at,
+    start_of,
+)
 from duecourse.wire.http.tasks import AddAnswer, MoveTask, TaskAnswer, show_task
 from duecourse.wire.http.usual import AskedBatch, AskedTask, owned
 from duecourse.wire.http.why import WhyAnswer, show_why
@@ -67,11 +77,13 @@ def list_tasks(
     state: Annotated[Status | None, Query(description="Filter: tasks in this state.")] = None,
     kind: Annotated[Name | None, Query(description="Filter: tasks of this kind.")] = None,
     group: Annotated[Name | None, Query(description="Filter: tasks of this group, such as one reminder's.")] = None,
+    error: Annotated[ErrorText | None, Query(description=ERROR)] = None,
+    since: Annotated[DeadlineField | None, Query(description=SINCE)] = None,
     cursor: Annotated[Cursor | None, Query(description="Cursor: the `next_cursor` of the previous page.")] = None,
     limit: Annotated[PageLimit, Query(description="Maximum number of tasks.")] = DEFAULT_PAGE,
 ) -> PageAnswer:
     """List the tasks of a queue, by state and time."""
-    wanted = Wanted(state, kind or "", group or "")
+    wanted = Wanted(state, kind or "", group or "", error or "", since_at(since, app().store.now))
     return show_page(app().tasks.page(queue, wanted, start_of(cursor, wanted), limit, tenant()))
 
 

@@ -1,14 +1,15 @@
-"""Acts on many tasks (domain/bulk.py): bulk.lua on one state of one shard after the other, a bounded step at a time."""
+"""Many tasks, one state of one shard after the other, a bounded step at a time: acts (bulk.lua), deaths (dead.lua)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from duecourse.adapters.redis.arguments import Argument
-from duecourse.adapters.redis.pages import LETTERS
+from duecourse.adapters.redis.pages import walk_terms
 from duecourse.adapters.redis.verbs import Verbs
 from duecourse.domain.bulk import MAX_BULK, Act, Bulk, BulkResult, Reached
+from duecourse.domain.dead import Death, Deaths, DeathsFound
 from duecourse.domain.history import cut_by
-from duecourse.domain.pages import SECTIONS
-from duecourse.domain.task import Shard
+from duecourse.domain.pages import SECTIONS, Wanted
+from duecourse.domain.task import Shard, Status
 
 MAX_STEPS = 100
 """Maximum number of steps of one call: each looks at 500 tasks at most."""
@@ -22,7 +23,7 @@ def bulk(verbs: Verbs, queue: str, asked: Bulk, after: Reached | None, tenant: s
     if not 1 <= asked.limit <= MAX_BULK:
         raise ValueError(f"one call is for 1 to {MAX_BULK} tasks, not {asked.limit}")
     count = steps = 0
-    for start in _starts(verbs, queue, asked, after):
+    for start in _starts(verbs, queue, asked.statuses, asked.group, after):
         place: Reached | None = start
         while place:
             if count == asked.limit or steps == MAX_STEPS:
@@ -32,11 +33,38 @@ def bulk(verbs: Verbs, queue: str, asked: Bulk, after: Reached | None, tenant: s
     return BulkResult(count, None)
 
 
-def _starts(verbs: Verbs, queue: str, asked: Bulk, after: Reached | None) -> Iterator[Reached]:
+def deaths(verbs: Verbs, queue: str, asked: Deaths, after: Reached | None, tenant: str) -> DeathsFound:
+    """One call: as many steps as its limit and MAX_STEPS allow."""
+    found: list[Death] = []
+    steps = 0
+    wanted = Wanted(Status.DEAD, asked.kind, asked.group, asked.error, asked.since_at)
+    for start in _starts(verbs, queue, (Status.DEAD,), asked.group, after):
+        place: Reached | None = start
+        while place:
+            if len(found) == asked.limit or steps == MAX_STEPS:
+                return DeathsFound(found, place)
+            terms = (*walk_terms(SECTION_OF[place.status], place.at, place.id, wanted), asked.limit - len(found))
+            _, reached, flat = verbs.run("dead", Shard(queue, place.shard), [tenant], terms)
+            found += _read_deaths(place.shard, flat)
+            place, steps = _after(place, reached), steps + 1
+    return DeathsFound(found, None)
+
+
+def _read_deaths(shard: int, flat: Sequence[Any]) -> list[Death]:
+    rows = zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
+    return [
+        Death(shard, sid.decode().partition("/")[2], int(at), kind.decode(), error.decode(errors="replace"))
+        for sid, at, kind, error in rows
+    ]
+
+
+def _starts(
+    verbs: Verbs, queue: str, statuses: Sequence[Status], group: str, after: Reached | None
+) -> Iterator[Reached]:
     """Beginnings of what is still to be looked at; a group's tasks are all in one shard."""
     sharding = verbs.sharding
-    shards = [sharding.of(queue, "", asked.group)] if asked.group else sharding.every(queue)
-    every = [Reached(shard.number, status) for shard in shards for status in asked.statuses]
+    shards = [sharding.of(queue, "", group)] if group else sharding.every(queue)
+    every = [Reached(shard.number, status) for shard in shards for status in statuses]
     if after is None:
         yield from every
     elif (start := Reached(after.shard, after.status)) in every:
@@ -48,7 +76,12 @@ def _step(
     verbs: Verbs, queue: str, asked: Bulk, place: Reached, most: int, tenant: str, by: str
 ) -> tuple[int, Reached | None]:
     most = most if asked.act is Act.COUNT else min(most, MAX_CHANGES)
-    walk = (SECTION_OF[place.status], place.at, place.id)
-    terms: tuple[Argument, ...] = (asked.act, most, LETTERS[place.status], asked.kind, asked.group, asked.min_age_ms)
-    _, _, done, reached = verbs.run("bulk", Shard(queue, place.shard), [tenant], (*walk, *terms, cut_by(by)))
-    return done, place._replace(at=int(reached[0]), id=reached[1].decode()) if reached else None
+    wanted = Wanted(place.status, asked.kind, asked.group, asked.error)
+    walk = walk_terms(SECTION_OF[place.status], place.at, place.id, wanted)
+    terms = (*walk, asked.act, most, asked.min_age_ms, cut_by(by))
+    _, _, done, reached = verbs.run("bulk", Shard(queue, place.shard), [tenant], terms)
+    return done, _after(place, reached)
+
+
+def _after(place: Reached, reached: Sequence[Any]) -> Reached | None:
+    return place._replace(at=int(reached[0]), id=reached[1].decode()) if reached else None

@@ -18,6 +18,8 @@ LOOK = 500
 """Number of tasks that one shard looks at for a page."""
 MEMBERS = 4_000
 """Number of a group's members that one step reads: some milliseconds of the server's time."""
+LIVE = frozenset({"due", "leased"})
+"""Sections of the tasks that are not over."""
 LETTERS = {status: chr(code) for code, status in STATUSES.items()}
 
 Spot: TypeAlias = tuple[int, str]
@@ -43,7 +45,7 @@ def page(verbs: Verbs, queue: str, wanted: Wanted, after: Place | None, limit: i
         if wanted.group:
             found = _look_at_group(verbs, queue, wanted, tenant, place, left)
         else:
-            terms = _arguments(wanted, place, left)
+            terms = (*walk_terms(*place, wanted), left)
             found = [_look(verbs, shard, tenant, terms) for shard in verbs.sharding.every(queue)]
         taken, rest = _merged(found, left)
         tasks += taken
@@ -80,14 +82,16 @@ def _look_at_group(verbs: Verbs, queue: str, wanted: Wanted, tenant: str, place:
     if not spots:
         return []
     named = [part for at, id in spots for part in (stored_id(tenant, id), at)]
-    found = _look(verbs, shard, tenant, (*_arguments(wanted, place, limit), *named))
+    found = _look(verbs, shard, tenant, (*walk_terms(*place, wanted), limit, *named))
     more = spots[-1] if len(spots) == LOOK else None
     return [found if found.reached else found._replace(reached=more)]
 
 
-def _arguments(wanted: Wanted, place: Place, limit: int) -> tuple[Argument, ...]:
+def walk_terms(section: str, at: int, id: str, wanted: Wanted) -> tuple[Argument, ...]:
+    """Arguments of lua/modules/walk.lua. In a section of tasks that ended, all before `since_at` are skipped."""
     letter = LETTERS[wanted.status] if wanted.status else ""
-    return (*place, limit, letter, wanted.kind, wanted.group)
+    start = (at, id) if section in LIVE or wanted.since_at <= at else (wanted.since_at, "")
+    return section, *start, letter, wanted.kind, wanted.group, wanted.error, wanted.since_at
 
 
 def _look(verbs: Verbs, shard: Shard, tenant: str, arguments: Sequence[Argument]) -> Found:

@@ -10,6 +10,7 @@ from duecourse.adapters.redis.queue_settings import FIELDS, as_fields, settings_
 from duecourse.adapters.redis.scripts import Request
 from duecourse.adapters.redis.verbs import Question
 from duecourse.domain.bulk import Bulk, BulkResult, Reached
+from duecourse.domain.dead import Deaths, DeathsFound
 from duecourse.domain.lateness import SLOT_MS, SLOTS
 from duecourse.domain.queues import QueueChanges, QueueSettings, Stats, changed, check_split, share
 from duecourse.domain.task import DEFAULT_TENANT, Shard
@@ -55,6 +56,12 @@ class RedisQueues(RedisLedger):
     ) -> BulkResult:
         """See BulkStore."""
         return bulk.bulk(self._verbs, queue, asked, after, tenant, by)
+
+    def deaths(
+        self, queue: str, asked: Deaths, after: Reached | None = None, tenant: str = DEFAULT_TENANT
+    ) -> DeathsFound:
+        """See BulkStore."""
+        return bulk.deaths(self._verbs, queue, asked, after, tenant)
 
     def _read_own(self, shard: Shard, answer: Any) -> Stats:
         now, scheduled, leased, done, dead, oldest, settings = answer

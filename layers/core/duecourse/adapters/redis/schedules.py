@@ -11,6 +11,7 @@ from typing import Any
 from duecourse.adapters.redis import arguments
 from duecourse.adapters.redis.answers import REPLIES
 from duecourse.adapters.redis.ledger import Found, RedisLedger
+from duecourse.adapters.redis.pages import walk_terms
 from duecourse.adapters.redis.record import UNREADABLE, unpack
 from duecourse.adapters.redis.schedule_record import (
     pack_progress,
@@ -20,6 +21,7 @@ from duecourse.adapters.redis.schedule_record import (
 )
 from duecourse.adapters.redis.verbs import in_steps
 from duecourse.domain.batches import cut
+from duecourse.domain.pages import Wanted
 from duecourse.domain.schedule import TENANT, Firing, Kept, Progress, Schedule
 from duecourse.domain.task import DEFAULT_TENANT, MARK, Shard
 from duecourse.errors import BeyondQuota, LedgerTooOld, QuotaExceeded, StoreMisused, StoreUnavailable, TaskDamaged
@@ -145,7 +147,9 @@ class RedisSchedules(RedisLedger):
         found: dict[str, None] = {}
         place: Sequence[Any] = (0, "")
         while place:
-            _, place, names = self._verbs.run("schedules", shard, [TENANT], ("due", *place, tenant))
+            _, place, names = self._verbs.run(
+                "schedules", shard, [TENANT], (*walk_terms("due", *place, Wanted()), tenant)
+            )
             found |= dict.fromkeys(name.decode() for name in names)
         return [*found]
 

@@ -2,6 +2,7 @@
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Collection
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictStr, model_validator
@@ -10,8 +11,8 @@ from typing_extensions import TypedDict
 from duecourse.domain.bulk import DEFAULT_BULK, MAX_BULK, Act, Bulk, BulkResult, Reached
 from duecourse.domain.task import Status
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.wire.http.fields import Duration, Name, Strict, about, reject_fields
-from duecourse.wire.http.pages import MAX_CURSOR
+from duecourse.wire.http.fields import Duration, ErrorText, Name, Strict, about, reject_fields
+from duecourse.wire.http.pages import ERROR, MAX_CURSOR
 
 PLACE = re.compile(r"([0-9]{1,4}):([a-z]{4,9}):([0-9]{1,15}):([A-Za-z0-9._:@~-]{0,200})")
 
@@ -37,11 +38,15 @@ def _cursor(value: str) -> str:
     return value
 
 
+BulkCursor = Annotated[StrictStr, Field(max_length=MAX_CURSOR), AfterValidator(_cursor)]
+
+
 class _Many(Strict):
     """Fields of every request for many tasks."""
 
     kind: Name | None = Field(None, description="Filter: tasks of this kind.", examples=["report"])
     group: Name | None = Field(None, description="Filter: tasks of this group, such as one reminder's.")
+    error: ErrorText | None = Field(None, description=ERROR, examples=["KeyError: 'prize'"])
     limit: int = Field(
         DEFAULT_BULK,
         ge=1,
@@ -50,13 +55,13 @@ class _Many(Strict):
         description="Maximum number of tasks of this request, 1 to 10,000; default 1,000.",
     )
     dry_run: StrictBool = Field(False, description="Count the tasks and change nothing. Default: false.")
-    cursor: Annotated[StrictStr, Field(max_length=MAX_CURSOR), AfterValidator(_cursor)] | None = Field(
+    cursor: BulkCursor | None = Field(
         None, description="Cursor: the `next_cursor` of the previous answer to the same request."
     )
 
     def _bulk(self, act: Act, *statuses: Status, min_age_ms: int = 0) -> Bulk:
         act = Act.COUNT if self.dry_run else act
-        return Bulk(act, statuses, self.kind or "", self.group or "", min_age_ms, self.limit)
+        return Bulk(act, statuses, self.kind or "", self.group or "", min_age_ms, self.limit, self.error or "")
 
 
 class PurgeTasks(_Many):
@@ -80,7 +85,7 @@ class PurgeTasks(_Many):
 
 
 class CancelTasks(_Many):
-    """Body of `POST /queues/{queue}/cancel`: tasks by group, kind or state; give one of them at least.
+    """Body of `POST /queues/{queue}/cancel`: tasks by group, kind, error or state; give one of them at least.
 
     Completion notifications are left out.
     """
@@ -97,8 +102,8 @@ class CancelTasks(_Many):
 
     @model_validator(mode="after")
     def _says_which(self) -> Self:
-        if not (self.group or self.kind or self.state):
-            raise reject_fields("give group, kind or state", "group", "kind", "state")
+        if not (self.group or self.kind or self.error or self.state):
+            raise reject_fields("give group, kind, error or state", "group", "kind", "error", "state")
         if self.state == "leased" and not self.force:
             raise reject_fields("must be true to cancel tasks that are leased", "force")
         return self
@@ -132,10 +137,10 @@ class CancelledAnswer(ManyAnswer):
     cancelled: Annotated[int, about("Number of tasks of this request.", 40)]
 
 
-def start_of(cursor: str | None, asked: Bulk) -> Reached | None:
+def start_of(cursor: str | None, statuses: Collection[Status]) -> Reached | None:
     """Place that a right cursor names. Raises InvalidInput for a cursor of another state's request."""
     place = decode_reached(cursor) if cursor else None
-    if place and place.status not in asked.statuses:
+    if place and place.status not in statuses:
         raise InvalidInput([FieldError("cursor", "belongs to a request for another state: start without a cursor")])
     return place
 

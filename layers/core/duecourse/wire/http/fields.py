@@ -24,6 +24,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from duecourse.domain import reminder
+from duecourse.domain.history import DETAIL_LENGTH
 from duecourse.domain.query import QUEUE_PREFIX
 from duecourse.domain.reserved import open_kind, open_queue
 from duecourse.domain.task import (
@@ -168,6 +169,8 @@ Duration = Annotated[int, BeforeValidator(parse_duration), WithJsonSchema(DURATI
 Instant = Annotated[int, BeforeValidator(parse_instant), WithJsonSchema(INSTANT_SCHEMA)]
 DeadlineField = Annotated[Deadline, PlainValidator(parse_deadline), WithJsonSchema(DEADLINE_SCHEMA)]
 JsonObject = Annotated[dict[str, Any], json_of(MAX_PAYLOAD_BYTES)]
+ErrorText = Annotated[StrictStr, Field(min_length=1, max_length=DETAIL_LENGTH)]
+"""Part of an error, in which `#` stands for any text."""
 Flag = Annotated[bool, BeforeValidator(lambda value: True if value == "" else value)]
 """A query parameter that needs no value: `?force`."""
 ShownInstant = Annotated[str, WithJsonSchema(INSTANT_SCHEMA)]

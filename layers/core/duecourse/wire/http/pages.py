@@ -1,7 +1,8 @@
 """`GET /tasks`: which tasks a page has, its cursor, and its answer."""
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictStr
@@ -10,10 +11,15 @@ from typing_extensions import TypedDict
 from duecourse.domain.pages import MAX_PAGE, SECTIONS, Page, Place, Wanted
 from duecourse.domain.task import DEFAULT_QUEUE, Status
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.wire.http.fields import Name, Strict, about
+from duecourse.wire.http.fields import Deadline, DeadlineField, ErrorText, Name, Strict, about
 from duecourse.wire.http.tasks import TaskView, show_task
 
 DEFAULT_PAGE = 20
+ERROR = "Filter: tasks whose error has this text; `#` stands for any text in it. Upper and lower case differ."
+SINCE = (
+    "Filter: tasks since an instant, or since a duration before now, such as `PT1H`. Counted from the add for "
+    "`scheduled` and `leased`, from the end for other states."
+)
 PLACE = re.compile(r"([a-z]{3,6}):([0-9]{1,15}):([A-Za-z0-9._:@~-]{0,200})")
 MAX_CURSOR = 400
 
@@ -21,11 +27,6 @@ MAX_CURSOR = 400
 def _cursor(value: str) -> str:
     decode_cursor(value)
     return value
-
-
-def encode_cursor(place: Place) -> str:
-    """A place in the words of a request: opaque, and fit for a URL."""
-    return urlsafe_b64encode(":".join(map(str, place)).encode()).decode().rstrip("=")
 
 
 def decode_cursor(text: str) -> Place:
@@ -50,8 +51,17 @@ class ListTasks(Strict):
     state: Status | None = None
     kind: Name | None = None
     group: Name | None = None
+    error: ErrorText | None = None
+    since: DeadlineField | None = None
     cursor: Cursor | None = None
     limit: PageLimit = DEFAULT_PAGE
+
+
+def since_at(since: Deadline | None, now: Callable[[], int]) -> int:
+    """Instant (epoch ms) of a beginning: itself, or a time before `now`; 0 for none."""
+    if since is None:
+        return 0
+    return max(0, now() - (since.after_ms or 0)) if since.at is None else since.at
 
 
 def start_of(cursor: str | None, wanted: Wanted) -> Place | None:
@@ -71,4 +81,4 @@ class PageAnswer(TypedDict):
 
 def show_page(page: Page) -> PageAnswer:
     """A page in the words of the HTTP API."""
-    return {"tasks": list(map(show_task, page.tasks)), "next_cursor": page.next and encode_cursor(page.next)}
+    return {"tasks": list(map(show_task, page.tasks)), "next_cursor": page.next and page.next.cursor}

@@ -16,10 +16,23 @@ from pydantic_core.core_schema import CoreSchema, no_info_before_validator_funct
 from typing_extensions import TypedDict
 
 from duecourse.domain import queues as domain
+from duecourse.domain.pages import Wanted
 from duecourse.domain.queues import MAX_LIMIT, SETTINGS, QueueChanges, QueueSettings, QueueStatus, Setting
 from duecourse.domain.replay import MAX_REPLAY, Replay, Replayed
+from duecourse.domain.task import Status
 from duecourse.domain.times import DAY_MS, MAX_TEXT, RATE_PATTERN, format_duration, format_instant, split_rate
-from duecourse.wire.http.fields import Duration, Name, Schema, ShownInstant, Strict, about, between, reject_fields
+from duecourse.wire.http.fields import (
+    Duration,
+    ErrorText,
+    Name,
+    Schema,
+    ShownInstant,
+    Strict,
+    about,
+    between,
+    reject_fields,
+)
+from duecourse.wire.http.pages import ERROR, Cursor, start_of
 
 MAX_SPREAD_MS = 7 * DAY_MS
 """Over how long the dead of one replay are spread at most."""
@@ -103,19 +116,29 @@ class ReplayDead(Strict):
         None,
         description="Rate of the replays, spread evenly; `limit` tasks may take at most 7 days. Default: all at once.",
     )
+    delay: Duration | None = Field(
+        None, description="Delay from now to the due time of the first task, from which the rate counts. Default: none."
+    )
     kind: Name | None = Field(None, description="Filter: tasks of this kind.", examples=["report"])
+    error: ErrorText | None = Field(None, description=ERROR, examples=["KeyError: 'prize'"])
     dry_run: StrictBool = Field(False, description="List the tasks without a replay. Default: false.")
+    cursor: Cursor | None = Field(
+        None, description="Cursor: the `next_cursor` of the previous answer to the same request."
+    )
 
     @model_validator(mode="after")
     def _ends_in_time(self) -> Self:
-        if self.rate and self.replay().delay_ms(self.limit) > MAX_SPREAD_MS:
-            raise reject_fields("must not spread over more than 7 days: raise it, or lower limit", "rate")
+        if self.replay().delay_ms(self.limit) > MAX_SPREAD_MS:
+            problem = "must not spread over more than 7 days: raise it, or lower limit"
+            raise reject_fields(problem, "rate") if self.rate else reject_fields("must be at most P7D", "delay")
         return self
 
     def replay(self) -> Replay:
         """The same in the domain's words."""
         count, per_ms = (self.rate.count, self.rate.per) if self.rate else (1, 0)
-        return Replay(self.limit, self.kind or "", count, per_ms, self.dry_run)
+        after = start_of(self.cursor, Wanted(Status.DEAD))
+        error, start_ms = self.error or "", self.delay or 0
+        return Replay(self.limit, self.kind or "", count, per_ms, self.dry_run, error, start_ms, after)
 
 
 class RateView(TypedDict):
@@ -211,6 +234,10 @@ class ReplayedAnswer(TypedDict):
     dry_run: Annotated[bool, about("True if the tasks were listed without a replay.", False)]
     more: Annotated[bool, about("True if more dead tasks may remain.", False)]
     tasks: Annotated[list[ReplayedTask], about("Tasks, in the order in which they died.")]
+    next_cursor: Annotated[
+        str | None,
+        about("Value of `cursor` for the next request, if dead tasks may remain; null after the last task.", None),
+    ]
 
 
 def show_queue(seen: QueueStatus) -> QueueView:
@@ -255,4 +282,10 @@ def _duration(ms: int | None) -> str | None:
 def show_replayed(replayed: Replayed, *, dry_run: bool) -> ReplayedAnswer:
     """Result of a replay."""
     tasks: list[ReplayedTask] = [{"id": one.id, "due_at": format_instant(one.due_at)} for one in replayed.tasks]
-    return {"replayed": len(tasks), "dry_run": dry_run, "more": replayed.more, "tasks": tasks}
+    return {
+        "replayed": len(tasks),
+        "dry_run": dry_run,
+        "more": replayed.more,
+        "tasks": tasks,
+        "next_cursor": replayed.next_cursor,
+    }

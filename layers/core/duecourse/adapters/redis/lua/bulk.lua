@@ -2,25 +2,24 @@
 -- Notifications that are scheduled it leaves alone.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard (of tenants the one) and walk, then: what it does (count, delete, cancel), how many at most,
---         status (its letter in a record), kind ("" for any), group ("" for any), for how long (ms) a task is there at
---         least, where it is scheduled or leased, or is ended, by whom
+-- ARGV    those of shard (of tenants the one) and walk, then: what it does (count, delete, cancel), how many at most, for
+--         how long (ms) a task is there at least, where it is scheduled or leased, or is ended, by whom
 -- RETURNS {now, bell_at, how many, how far it looked: at, id ("" before all of that instant), or nothing where that is
 --         all}
 
 require 'walk'
 
-local act, most, status, kind, group, age, by = unpack(ARGV, shard.FIRST, shard.FIRST + 6)
+local act, most, age, by = unpack(ARGV, shard.FIRST, shard.FIRST + 3)
 local live = walk.section == 'due' or walk.section == 'leased'
 local newest, count = shard.NOW - age, 0
 
 local function is_meant(sid, score, r, data)
   if not r then -- as `cancel` does: what is dead and cannot be read is deleted
-    return walk.section == 'dead' and data and not record.is_foreign(data) and kind .. group == ''
+    return walk.section == 'dead' and data and not record.is_foreign(data) and walk.is_for_all()
   elseif live and record.is_notification(sid) then
     return false
   end
-  return walk.fits(sid, r, status, kind, group) and (live and r.created or tonumber(score)) <= newest
+  return walk.fits(sid, r, score) and walk.began(r, score) <= newest
 end
 
 -- Whether there is room for more after this one.
@@ -38,14 +37,9 @@ local function look(sid, score, data)
   return count < tonumber(most)
 end
 
-local flat, reached
-if group == '' then
-  flat, reached = walk.entries()
-else
-  flat, reached = walk.entries_of_group(group)
-end
+local flat, reached = walk.meant()
 -- In time's order: behind one that ended later, all did.
-if not live and group == '' then
+if not live and walk.group == '' then
   while #flat > 0 and tonumber(flat[#flat]) > newest do
     flat[#flat], flat[#flat - 1], reached = nil, nil, nil
   end

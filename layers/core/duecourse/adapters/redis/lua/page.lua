@@ -1,34 +1,34 @@
 -- Reads a tenant's tasks in one section of the order, those after a place in it; changes nothing.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard (of tenants the one) and walk, then: limit, status (its letter in a record, "" for any), kind
---         ("" for any), group ("" for any); of a group, the tasks that are looked at: stored id and at of each, in order
+-- ARGV    those of shard (of tenants the one) and walk, then: limit; of a group, the tasks that are looked at: stored id
+--         and at of each, in order
 -- RETURNS {now, how far it looked: at, id ("" before all of that instant), or nothing where that is all,
 --         {stored id, at, record, its payload where that stands apart...}}
 
 require 'walk'
 
 local MOST = 1000000 -- bytes
-local limit, status, kind, group = unpack(ARGV, shard.FIRST, shard.FIRST + 3)
+local limit = tonumber(ARGV[shard.FIRST])
 local found = {}
 
 -- Whether there is room for more after this one.
 local function take(sid, score, data)
   local r = record.open(data)
-  if r and walk.fits(sid, r, status, kind, group) then
+  if r and walk.fits(sid, r, score) then
     local field = bodies.of(sid, data)
     local payload = field and call('HGET', shard.TASKS, field) or ''
     shard.weight = shard.weight + #payload
     values.push(found, sid, score)
     values.push(found, data, payload)
   end
-  return #found < 4 * tonumber(limit)
+  return #found < 4 * limit
 end
 
 -- Of the tasks that the caller names, those that stand where it saw them, {stored id, at...}.
 local function named()
   local flat, sids, at = {}, {}, {}
-  for i = shard.FIRST + 4, #ARGV, 2 do
+  for i = shard.FIRST + 1, #ARGV, 2 do
     sids[#sids + 1], at[ARGV[i]] = ARGV[i], tonumber(ARGV[i + 1])
   end
   local here = walk.here(sids)
@@ -41,7 +41,7 @@ local function named()
 end
 
 local flat, reached
-if group == '' then
+if walk.group == '' then
   flat, reached = walk.entries()
 else
   flat = named()

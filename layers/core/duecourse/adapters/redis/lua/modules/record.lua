@@ -86,6 +86,23 @@ function record.entries(log)
   end
 end
 
+local FAILURES = { -- as domain/task.py
+  [fields.RAN_RETRY] = true, [fields.RAN_DROP] = true, [fields.RAN_LAPSED] = true, [fields.RAN_EXPIRED] = true,
+  [fields.RAN_UNDELIVERED] = true,
+}
+
+-- The error of the newest failed run, '' of what is done.
+function record.error_of(r)
+  local failed = ''
+  if r.status ~= fields.FINISHED then
+    local _, _, _, log = record.split(r.rest)
+    for letter, body in record.entries(log) do
+      failed = FAILURES[letter] and sub(body, fields.RUN_SIZE + 1) or failed
+    end
+  end
+  return failed
+end
+
 -- Takes off the log's last entry where it has this letter; answers how many it stands for and its body.
 function record.take_last(r, log, letter)
   local at, last = 3, nil

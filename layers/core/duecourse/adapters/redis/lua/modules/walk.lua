@@ -1,18 +1,21 @@
 -- A walk over a tenant's tasks in one section of the order, from a place in it.
 --
 -- ARGV    those of shard (of tenants the one), then before the verb's own: section (due, leased, done, dead), at and id
---         of the place
+--         of the place; then of the tasks that are meant: status (its letter in a record), kind, group, text of the
+--         error, of which # stands for any text ("" for any of each), and since when (epoch ms) a task is there, where
+--         it is scheduled or leased, or is ended
 --
 -- section, key                      the section, and its sorted set
+-- group                             that of the tasks that are meant, "" for any
 
 local LOOK = 500 -- entries
 
-local at, id, own
+local at, id, own, live, status, kind, error, since
 
 function walk.begin()
-  walk.section, at, id = unpack(ARGV, shard.FIRST, shard.FIRST + 2)
-  shard.FIRST = shard.FIRST + 3
-  own = shard.TENANT .. '/'
+  walk.section, at, id, status, kind, walk.group, error, since = unpack(ARGV, shard.FIRST, shard.FIRST + 7)
+  shard.FIRST = shard.FIRST + 8
+  own, since, live = shard.TENANT .. '/', tonumber(since), walk.section == 'due' or walk.section == 'leased'
   local sections = { due = shard.DUE[shard.TENANT], leased = shard.LEASED, done = shard.DONE, dead = shard.DEAD }
   walk.key = sections[walk.section]
 end
@@ -76,7 +79,8 @@ function walk.here(sids)
 end
 
 -- The same as `entries` of a group, whose place is an id alone.
-function walk.entries_of_group(group)
+local function entries_of_group()
+  local group = walk.group
   local after = id == '' and '[' .. own .. group .. '\0' or '(' .. layout.group_member(own .. id, group)
   local sids = {}
   for i, member in ipairs(call('ZRANGEBYLEX', shard.GROUPS, after, '(' .. own .. group .. '\1', 'LIMIT', 0, LOOK)) do
@@ -85,12 +89,45 @@ function walk.entries_of_group(group)
   return walk.here(sids), #sids == LOOK and walk.place('0', sids[#sids]) or nil
 end
 
--- Whether a record has this status (its letter), kind and group: "" stands for any.
-function walk.fits(sid, r, status, kind, group)
+-- The entries of the group that is meant, or of the whole section.
+function walk.meant()
+  if walk.group == '' then
+    return walk.entries()
+  end
+  return entries_of_group()
+end
+
+-- Whether a record's error has all parts of the text that is meant, in their order.
+local function has_error(r)
+  local text, from = record.error_of(r), 1
+  for part in string.gmatch(error, '[^#]+') do
+    local _, last = string.find(text, part, from, true)
+    if not last then
+      return false
+    end
+    from = last + 1
+  end
+  return true
+end
+
+-- When a task was added, if it is not over, else when it ended.
+function walk.began(r, score)
+  return live and r.created or tonumber(score)
+end
+
+-- Whether a record is one that is meant.
+function walk.fits(sid, r, score)
   local by_end, kind_end = record.ends_of(r.rest)
   return (status == '' or r.status == byte(status))
     and (kind == '' or kind == sub(r.rest, by_end + 1, kind_end))
-    and (group == '' or (group == record.group_of(r.rest) and not record.is_notification(sid)))
+    and (walk.group == '' or (walk.group == record.group_of(r.rest) and not record.is_notification(sid)))
+    and walk.began(r, score) >= since
+    and (error == '' or has_error(r))
+end
+
+-- Whether every task is meant, whatever it is.
+function walk.is_for_all()
+  return kind .. walk.group .. error == '' and since == 0
 end
 
 -- Has `look` at each of these of the tenant's, as stored id, at, record as it stands: until it answers that there is
