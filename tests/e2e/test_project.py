@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from tests.support.api import Api
 from tests.support.commands import run, up
 from tests.support.matrix import LENGTHY, MATRIX
 from tests.support.project import ROOT
-from tests.support.wheel import build, installed, unpacked
+from tests.support.wheel import build, contents, installed, unpacked
 
 pytestmark = LENGTHY
 
@@ -79,11 +78,6 @@ def share(project: Path) -> None:
     (project / "layer/python/shared/kinds.py").write_text(KINDS)
     (project / "functions/send_bill/app.py").write_text(BILL)
     (project / "tests/test_send_bill.py").write_text(TEST)
-
-
-def contents(wheel: Path) -> dict[str, bytes]:
-    with zipfile.ZipFile(wheel) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:

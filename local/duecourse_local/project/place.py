@@ -8,9 +8,7 @@ from pathlib import Path
 from ..stack.problems import HarnessError
 from . import bundle
 
-FOLDER = ".duecourse"
-"""Folder of a project that git ignores: the bundle, and the state of the stack."""
-BUNDLE = Path(FOLDER, "bundle")
+BUNDLE = Path(bundle.FOLDER, "bundle")
 NESTED = re.compile(rf"^\s+Location:\s+(\./)?{re.escape(str(BUNDLE))}/template\.yaml\s*$", re.MULTILINE)
 """The line of a template by which the bundle is a nested application."""
 NO_PROJECT = "no project in {folder} or above it: run duecourse init in an empty folder"
@@ -32,7 +30,7 @@ class Project:
     @property
     def state(self) -> Path:
         """Folder for the stack's data and logs."""
-        return self.root / FOLDER
+        return self.root / bundle.FOLDER
 
     @property
     def events(self) -> Path:
@@ -60,8 +58,8 @@ def here() -> Project:
     for folder in (current, *current.parents):
         if found := _project_at(folder):
             return found
-    clone = bundle.bundle()
-    return Project(clone) if clone == bundle.REPOSITORY else Project(current, exists=False)
+    clone = bundle.clone()
+    return Project(clone) if clone else Project(current, exists=False)
 
 
 def _project_at(folder: Path) -> Project | None:

@@ -6,10 +6,10 @@ from typing import Any
 from duecourse.domain.times import DAY_MS, format_duration
 from duecourse.settings import variables
 
-from ..stack.options import TEMPLATE
+from ..project.bundle import REPOSITORY
 
 HOUR_MS = 3_600_000
-PAGE = TEMPLATE.parent / "docs" / "reference" / "settings.md"
+PAGE = REPOSITORY / "docs" / "reference" / "settings.md"
 HEAD = """\
 # Settings
 
