@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,10 @@ from duecourse_local.stack.options import PARAMETERS
 from duecourse_local.template.identity import Addresses
 from duecourse_local.template.reader import Template
 from tests.support.api import Api
-from tests.support.commands import run, up
+from tests.support.commands import BARE, run, up
 from tests.support.matrix import LENGTHY, MATRIX
 from tests.support.project import ROOT
-from tests.support.wheel import build, installed, unpacked
+from tests.support.wheel import build, contents, installed, unpacked
 
 pytestmark = LENGTHY
 
@@ -81,11 +80,6 @@ def share(project: Path) -> None:
     (project / "tests/test_send_bill.py").write_text(TEST)
 
 
-def contents(wheel: Path) -> dict[str, bytes]:
-    with zipfile.ZipFile(wheel) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
 def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     source = unpacked(build("sdist", tmp_path / "sdist"), tmp_path / "source")
     again = contents(build("wheel", tmp_path / "again", source))
@@ -137,8 +131,36 @@ def test_a_second_init_changes_nothing_and_says_what_is_there(duecourse: tuple[s
     assert "template.yaml" in refused.stderr
 
 
+KINDS_OF_A_WORKER = """
+from duecourse import Done, Task, task_handler
+
+@task_handler(kind="report")
+def report(task: Task) -> Done:
+    return Done({"month": task.payload["month"]})
+"""
+
+
+def test_a_folder_with_a_package_is_enough_for_a_stack_with_a_worker(
+    duecourse: tuple[str], http: urllib3.PoolManager, tmp_path: Path
+) -> None:
+    folder, state = tmp_path / "shop", tmp_path / "shop/.duecourse"
+    (folder / "myapp").mkdir(parents=True)
+    (folder / "myapp/kinds.py").write_text(KINDS_OF_A_WORKER)
+    with up(state, project=folder, program=duecourse, DUECOURSE_TARGETS='{"report": "worker"}') as stack:
+        api = Api(http, stack.line["api"])
+        api.post("/tasks", {"id": "first", "kind": "report", "payload": {"month": "2026-10"}})
+        words = (*duecourse, "run", "duecourse", "worker", "--import", "myapp.kinds")
+        with subprocess.Popen(words, cwd=folder, env=BARE) as worker:
+            try:
+                assert api.done("first")["result"] == {"month": "2026-10"}
+            finally:
+                worker.terminate()
+    assert "no project here" in state.with_suffix(".err").read_text()
+    assert {path.name for path in folder.iterdir()} == {".duecourse", ".duecourse.err", "myapp"}
+
+
 def test_a_command_that_needs_a_project_says_how_to_get_one(duecourse: tuple[str], tmp_path: Path) -> None:
-    for words in (["up"], ["new", "report"]):
+    for words in (["test"], ["build"], ["new", "report"]):
         refused = run(*words, project=tmp_path, program=duecourse)
         assert refused.returncode == 2, words
         assert "run duecourse init in an empty folder" in " ".join(refused.stderr.split())

@@ -20,7 +20,8 @@ from tests.english import messages
 from tests.english.docstrings import docstrings
 from tests.english.rules import CODING, DESCRIBING, NAMING, TELLING, Rule, plain
 from tests.support.pages import DOCS, pages, prose
-from tests.support.project import ROOT
+from tests.support.project import PRODUCT, ROOT
+from tests.support.source import sources
 
 SAID = ("description", "summary", "Description", "AlarmDescription", "ConstraintDescription")
 MADE = ("example", "examples")
@@ -73,11 +74,9 @@ def _errors() -> Iterator[Text]:
 
 
 def _code() -> Iterator[Text]:
-    for folder in CODE:
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            source, name = file.read_text(), file.relative_to(ROOT)
-            yield from (Text(f"{name}:{line}", plain(said), TELLING) for line, said in messages.raised(source))
-            yield from (Text(f"{name}:{line}", plain(said), CODING) for line, said in docstrings(source))
+    for file in sources(*CODE):
+        yield from (Text(f"{file.name}:{line}", plain(said), TELLING) for line, said in messages.raised(file.text))
+        yield from (Text(f"{file.name}:{line}", plain(said), CODING) for line, said in docstrings(file.text))
 
 
 def _help() -> Iterator[Text]:
@@ -92,7 +91,7 @@ def _help() -> Iterator[Text]:
 
 
 def _template() -> Iterator[Text]:
-    made = json.loads(cfn_flip.to_json((ROOT / "template.yaml").read_text()))
+    made = json.loads(cfn_flip.to_json((PRODUCT / "template.yaml").read_text()))
     for place, said in _described(made, ()):
         yield Text(f"template {place}", plain(said), DESCRIBING)
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from tests.guard.findings import Findings
 from tests.support.described import TEMPLATE, template
+from tests.support.project import ROOT
 from tests.support.variants import created, variants
 
-RULES = TEMPLATE.with_suffix(".guard")
+RULES = ROOT / "template.guard"
 SYSTEMS = {"Linux": "ubuntu", "Darwin": "macos"}
 MACHINES = {"arm64": "aarch64"}
 TRANSLATE = Path(__file__).with_name("translate.py")

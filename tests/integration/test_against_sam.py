@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from duecourse_local.process.environment import Environment
+from duecourse_local.project import bundle
 from duecourse_local.stack.options import Options, Precision
 from duecourse_local.stack.stack import Stack
 from duecourse_local.template.model import Function
 from tests.support.functions import cases, saved
 from tests.support.matrix import LENGTHY
-from tests.support.project import ROOT
 from tests.support.sam import (
     SAM_PYTHON,
     ask,
@@ -83,7 +83,7 @@ def logging_of(function: Function) -> dict[str, str]:
 
 
 def test_every_folder_of_events_is_held_against_sam() -> None:
-    assert {path.name for path in (ROOT / "events").iterdir()} == set(FOLDERS)
+    assert set(bundle.functions()) == set(FOLDERS)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

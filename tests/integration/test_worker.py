@@ -267,6 +267,7 @@ def test_its_processes_end_with_a_parent_that_is_killed(server: RedisServer, log
         (("--import", "unnamed"), {}, "unnamed.handler: names no kind: write @task_handler(kind="),
         (("--import", "kinds", "--import", "twice"), {}, "twice.other: names the kind work, as another handler does"),
         (("--import", "json"), {}, "--import json: has no handler"),
+        (("--import", "awaited"), {}, "awaited.py, line 6: report is an async function: write a plain def"),
         (("--import", "kinds", "--processes", "0"), {}, "--processes: must be 1 to 64, not 0"),
         (("--import", "kinds", "--store", "memory://"), {}, "DUECOURSE_STORE: must be a Redis"),
         (("--import", "kinds"), {"STORE": ""}, "--store: is required: give --store URL, set DUECOURSE_STORE, or"),

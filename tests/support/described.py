@@ -7,9 +7,9 @@ from typing import Any
 
 import cfn_flip  # type: ignore[import-untyped]
 
-from tests.support.project import ROOT
+from tests.support.project import PRODUCT
 
-TEMPLATE = ROOT / "template.yaml"
+TEMPLATE = PRODUCT / "template.yaml"
 FUNCTIONS = (
     "EnqueueHttpFunction",
     "PollTickFunction",

@@ -6,10 +6,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from duecourse_local.project import bundle
 from tests.support.project import ROOT
 
 LAYER = ROOT / "layers/core"
 HARNESS = ROOT / "local"
+OURS = bundle.functions()
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -89,8 +91,14 @@ def _is_broad(caught: ast.expr | None) -> bool:
 
 
 def sources(*folders: str) -> list[Source]:
-    """Every Python file below the folders."""
-    return [Source(path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    """Every Python file of the project's own below the folders."""
+    return [Source(path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py")) if _is_ours(path)]
+
+
+def _is_ours(path: Path) -> bool:
+    """False for what `duecourse new` wrote into `functions`."""
+    place = path.relative_to(ROOT).parts
+    return place[0] != "functions" or place[1] in OURS
 
 
 def length(function: Definition) -> int:

@@ -5,6 +5,7 @@ import sys
 import sysconfig
 import tarfile
 import venv
+import zipfile
 from pathlib import Path
 
 from tests.support.project import ROOT
@@ -16,6 +17,12 @@ def build(target: str, into: Path, source: Path = ROOT) -> Path:
     subprocess.run(words, cwd=source, check=True, capture_output=True, text=True)
     [made] = into.glob({"wheel": "*.whl", "sdist": "*.tar.gz"}[target])
     return made
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """Each file of a wheel, by its name."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def unpacked(sdist: Path, into: Path) -> Path:

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import Protocol
 
 import pytest
 
 from duecourse.ports.store import Store
+from tests.support.project import FUNCTIONS
 from tests.support.source import LAYER, ROOT, Source, sources
 
 CODE = sources("layers/core/duecourse", "functions", "local/duecourse_local")
@@ -250,9 +252,9 @@ def test_a_module_of_scripts_begins_with_one_sentence(module: os.PathLike[str]) 
     assert re.match(r"-- [A-Z]", LAYER.joinpath(module).read_text())
 
 
-@pytest.mark.parametrize("folder", sorted((ROOT / "functions").glob("*/")), ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", FUNCTIONS, ids=lambda path: path.name)
 def test_a_function_stands_in_one_file(folder: os.PathLike[str]) -> None:
-    files = {path.name for path in ROOT.joinpath(folder).iterdir() if path.name != "__pycache__"}
+    files = {path.name for path in Path(folder).iterdir() if path.name != "__pycache__"}
     assert files == {"app.py"}
 
 
@@ -298,7 +300,7 @@ def test_importing_the_package_opens_nothing_and_reads_no_setting() -> None:
     assert_quiet(imported([source.module for source in sources("layers/core/duecourse")]))
 
 
-@pytest.mark.parametrize("folder", sorted((ROOT / "functions").glob("*/")), ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", FUNCTIONS, ids=lambda path: path.name)
 def test_importing_a_function_opens_nothing_reads_no_setting_and_leaves_what_is_heavy_alone(
     folder: os.PathLike[str],
 ) -> None:

@@ -1,16 +1,20 @@
 """A function of a user's own: the event that the engine sends, worked and settled by the decorator."""
 
+import asyncio
+import functools
 import json
 import math
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from duecourse import Done, Drop, Retry, Task, extend, save, task_handler
+from duecourse import Done, Drop, Kind, Retry, Task, errors, extend, save, task_handler
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.lease import GRACE_MS
 from duecourse.domain.shards import Sharding
@@ -167,6 +171,65 @@ def test_a_handler_may_name_the_kind_that_a_worker_runs_with_it() -> None:
 
     assert (named.kind, named.parallel, named.__name__) == ("report", 3, "named")
     assert (handler.kind, handler.parallel) == ("", None)
+
+
+async def awaited(_task: Task) -> None:
+    """Run nothing."""
+
+
+async def streamed(_task: Task) -> AsyncIterator[None]:
+    yield
+
+
+def stepwise(_task: Task) -> Iterator[None]:
+    yield
+
+
+class Awaited:
+    """An object that is called as an async function."""
+
+    async def __call__(self, _task: Task) -> None:
+        """Run nothing."""
+
+    async def method(self, _task: Task) -> None:
+        """Run nothing."""
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (awaited, "awaited is an async function"),
+        (streamed, "streamed is an async function"),
+        (stepwise, "stepwise is a generator"),
+        (functools.partial(awaited), "awaited is an async function"),
+        (functools.partial(functools.partial(stepwise)), "stepwise is a generator"),
+        (Awaited(), "Awaited is an async function"),
+        (Awaited().method, "method is an async function"),
+        (functools.partial(Awaited()), "Awaited is an async function"),
+        ("report", "'report' is no function"),
+    ],
+    ids=str,
+)
+def test_a_function_that_runs_no_task_when_called_is_no_handler(function: Any, problem: str) -> None:
+    for make in (task_handler, task_handler(kind="report"), Kind("report", payload=dict).handler):
+        with pytest.raises(TypeError, match=re.escape(problem)) as rejected:
+            make(function)
+        if callable(function):
+            assert Path(__file__).name in str(rejected.value)
+
+
+def test_the_error_of_an_async_handler_says_what_to_write() -> None:
+    with pytest.raises(errors.InvalidHandler, match=r"write a plain def, and asyncio\.run\(…\) inside it"):
+        task_handler(awaited)
+
+
+def test_a_plain_function_that_calls_an_async_one_is_a_handler() -> None:
+    @functools.wraps(awaited)
+    def plain(task: Task) -> None:
+        asyncio.run(awaited(task))
+
+    plain_too = functools.partial(plain)
+    assert task_handler(kind="report")(plain).kind == task_handler(kind="report")(plain_too).kind == "report"
 
 
 @pytest.mark.parametrize(("fields", "named"), [({"kind": "a b"}, "kind"), ({"parallel": 0}, "parallel")])

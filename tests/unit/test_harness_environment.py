@@ -4,11 +4,12 @@ import pytest
 
 from duecourse.settings import parse
 from duecourse_local.process.environment import Environment
-from duecourse_local.stack.options import PARAMETERS, TEMPLATE
+from duecourse_local.stack.options import PARAMETERS
 from duecourse_local.template.identity import Addresses
 from duecourse_local.template.model import Function
 from duecourse_local.template.reader import Template
 from duecourse_local.threads.environment import united
+from tests.support.described import TEMPLATE
 
 OWN = '{"report": "lambda:ReportFunction", "poll": "lambda:Poll"}'
 FUNCTIONS = Template(TEMPLATE, Addresses("http://api", "http://aws", "redis://store"), PARAMETERS).functions

@@ -1,6 +1,7 @@
 """A project that `duecourse init` writes: its files, its bundle, and its template with the nested application."""
 
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from duecourse_local.cli.project.scaffold import MAX_NAME, New
 from duecourse_local.cli.project.scaffold import write as write_function
 from duecourse_local.project import bundle
 from duecourse_local.project.place import BUNDLE, Project
-from duecourse_local.stack.options import PARAMETERS, TEMPLATE
+from duecourse_local.stack.options import PARAMETERS
 from duecourse_local.stack.problems import HarnessError, TemplateError
 from duecourse_local.template.identity import Addresses
 from duecourse_local.template.model import Function
 from duecourse_local.template.reader import Template
+from tests.support.commands import in_this_process
+from tests.support.described import TEMPLATE
 from tests.support.project import ROOT
 
 ADDRESSES = Addresses("http://api", "http://aws", "redis://store")
@@ -171,6 +174,27 @@ def test_init_overwrites_nothing_and_names_what_is_there(tmp_path: Path) -> None
     with pytest.raises(HarnessError, match=r"already has README\.md, tests: choose an empty folder"):
         write(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "tests"]
+
+
+def test_init_that_cannot_write_one_file_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / ".github").touch()
+    with pytest.raises(OSError, match="github"):
+        write(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".github"]
+
+
+ODD = ("[project]", "[/red]", "a: b", "a\nb", "@NAME@", "@STACK@", 'a"b', "it's", "{x}", "- a", "12", "b\\s", "ä")
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_init_takes_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    done = in_this_process("init", str(tmp_path / name))
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert shlex.quote(str(tmp_path / name)) in done.stdout
+    root = tmp_path / name
+    assert functions(Project(root, root / BUNDLE)).keys() > {"duecourse-report"}
+    stack = tomllib.loads((root / "pyproject.toml").read_text())["project"]["name"]
+    assert f'stack_name = "{stack}"' in (root / "samconfig.toml").read_text()
 
 
 def test_init_takes_a_folder_with_a_repository_and_a_venv(tmp_path: Path) -> None:

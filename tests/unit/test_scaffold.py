@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from duecourse.settings import parse
 from duecourse.wire.events.invocation import decode_tasks
 from duecourse_local.cli.project.scaffold import MAX_NAME, New, write
+from duecourse_local.project.product import functions_of, without_own
 from duecourse_local.stack.options import PARAMETERS
 from duecourse_local.stack.problems import HarnessError
 from duecourse_local.template.identity import Addresses
@@ -50,10 +52,34 @@ def test_the_template_keeps_its_comments_and_order_and_two_can_be_added(tmp_path
     write(tmp_path, New("made_here", "made.here"))
     write(tmp_path, New("send_bill", "bill"))
     changed = [line for line in difflib.ndiff(before, template.read_text().splitlines()) if line.startswith("- ")]
-    assert len(changed) == 1
-    assert '"reminder": "${Reminders}"' in changed[0]
+    assert changed == []
     names = [f.name for f in Template(template, NOWHERE, PARAMETERS).functions]
     assert {"MadeHereFunction", "SendBillFunction"} < set(names)
+
+
+def test_the_products_template_is_found_again_among_new_functions(tmp_path: Path) -> None:
+    template = copy_project(tmp_path)
+    before = template.read_text()
+    write(tmp_path, New("made_here", "made.here"))
+    write(tmp_path, New("send_bill", "bill"))
+    assert without_own(template.read_text()) == before
+    assert set(functions_of(template.read_text())) == {*functions_of(before), "made_here", "send_bill"}
+
+
+@pytest.mark.parametrize("kind", ["a:", "@a", "-", "null", "a:b", "#1"[1:], ".", "0x10"])
+def test_every_kind_that_a_task_may_have_is_one_for_a_new_function(tmp_path: Path, kind: str) -> None:
+    template = copy_project(tmp_path)
+    write(tmp_path, New("made_here", kind))
+    functions = {f.name: f for f in Template(template, NOWHERE, PARAMETERS).functions}
+    targets = parse({"DUECOURSE_TARGETS": functions["OnExpiredFunction"].environment["DUECOURSE_TARGETS"]}).targets
+    assert targets[kind] == "lambda:MadeHereFunction"
+
+
+def test_a_folder_that_git_left_with_compiled_code_alone_is_written_anew(tmp_path: Path) -> None:
+    copy_project(tmp_path)
+    (tmp_path / "functions/made_here/__pycache__").mkdir(parents=True)
+    write(tmp_path, New("made_here", "made.here"))
+    assert (tmp_path / "functions/made_here/app.py").is_file()
 
 
 def test_those_who_drain_may_invoke_the_new_function(tmp_path: Path) -> None:
@@ -98,6 +124,7 @@ def test_the_saved_event_is_the_engines(tmp_path: Path) -> None:
         ("made_here", 'a"b', "must be 1 to 64 characters"),
         ("made_here", "poll", "KIND: poll already has a target"),
         ("made_here", "reminder", "KIND: reminder already has a target"),
+        ("made_here", "task.dead", "KIND: task.… is reserved for completion notifications: rename task.dead"),
     ],
 )
 def test_what_is_taken_or_not_fit_is_refused_and_nothing_is_written(
@@ -122,6 +149,18 @@ def test_a_kind_or_a_resource_that_is_there_is_refused(tmp_path: Path) -> None:
         (tmp_path / folder / "made_here").rmdir()
     with pytest.raises(HarnessError, match="already has a MadeHereFunction"):
         write(tmp_path, New("made_here", "other"))
+
+
+def test_a_function_that_cannot_be_written_whole_is_not_written_at_all(tmp_path: Path) -> None:
+    copy_project(tmp_path)
+    before = files(tmp_path)
+    shutil.rmtree(tmp_path / "events")
+    (tmp_path / "events").touch()
+    with pytest.raises(OSError, match="events"):
+        write(tmp_path, New("made_here", "made.here"))
+    kept = {path: text for path, text in before.items() if tmp_path / "events" not in path.parents}
+    assert files(tmp_path) == kept | {tmp_path / "events": ""}
+    assert not (tmp_path / "functions/made_here").exists()
 
 
 def test_a_template_without_the_places_to_write_at_is_left_alone(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """What the template grants, declares and hands to the functions."""
 
-import functools
 import json
 import re
 from typing import Any
@@ -123,17 +122,11 @@ def timeouts_ms(name: str) -> list[int]:
     return [seconds * 1000 for seconds in (timeout["Fn::If"][1:] if isinstance(timeout, dict) else [timeout])]
 
 
-def users_own() -> set[str]:
-    """The functions that a user has added."""
-    kinds = {id: resource["Type"] for id, resource in template()["Resources"].items()}
-    return {id for id, kind in kinds.items() if kind == "AWS::Serverless::Function"} - set(FUNCTIONS)
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_may_do_what_its_work_takes_and_no_more(name: str) -> None:
     allowed = [s for s in statements(properties(name)["Policies"]) if s["Effect"] == "Allow"]
     granted = {(a, resource_of(s)) for s in allowed for a in actions(s)}
-    assert granted - {("lambda:InvokeFunction", f"{own}.Arn") for own in users_own()} == GRANTED[name]
+    assert granted == GRANTED[name]
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -413,7 +406,7 @@ def test_the_url_of_the_store_comes_from_a_secret_at_deployment_unless_it_is_rea
     assert (asked["Default"], asked["AllowedValues"]) == ("deploy", ["deploy", "runtime"])
 
 
-@pytest.mark.parametrize("name", sorted({*FUNCTIONS, *users_own()}))
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function_reads_the_stores_secret_where_it_is_asked_to(name: str) -> None:
     assert READS_IF_ASKED in properties(name)["Policies"]
 
@@ -459,19 +452,17 @@ def test_the_bridges_container_has_the_url_or_the_name_of_its_secret(sort: str) 
     ],
 )
 def test_kinds_of_the_users_own_join_the_reminder(members: str, kinds: dict[str, str]) -> None:
-    text, given = environment("OnExpiredFunction")["DUECOURSE_TARGETS"]["Fn::Sub"]
-    condition, others, none = given["Others"]["Fn::If"]
+    between, (reminder, more, end) = environment("OnExpiredFunction")["DUECOURSE_TARGETS"]["Fn::Join"]
+    text, given = reminder["Fn::Sub"]
+    condition, others, none = more["Fn::If"]
     assert condition == "HasTargets"
     assert given["Reminders"]["Fn::If"] == [
         "QueuesReminders", {"Fn::Sub": "sqs:${ReminderMessages}"}, {"Fn::Sub": "lambda:${SendReminderFunction}"}
     ]  # fmt: skip
-    text = text.replace("${Reminders}", "lambda:Send").replace("${Others}", others["Fn::Sub"] if members else none)
-    text = text.replace("${Targets}", members)
-    own = {f"lambda:${{{id}}}": f"lambda:{id}" for id in users_own()}
-    text = functools.reduce(lambda made, pair: made.replace(*pair), own.items(), text)
+    own = others["Fn::Sub"].replace("${Targets}", members) if members else none
+    text = between.join((text.replace("${Reminders}", "lambda:Send"), own, end))
     found = parse({"DUECOURSE_TARGETS": text, "DUECOURSE_AMQP": "amqps://broker/"})
-    known = {kind: target for kind, target in found.targets.items() if target not in own.values()}
-    assert known == {"reminder": "lambda:Send", **kinds}
+    assert found.targets == {"reminder": "lambda:Send", **kinds}
     assert re.fullmatch(template()["Parameters"]["Targets"]["AllowedPattern"], members)
 
 

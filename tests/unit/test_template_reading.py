@@ -8,11 +8,12 @@ import pytest
 
 from duecourse_local.aws.resources import MAKERS
 from duecourse_local.aws.sources.described import mapped, source_of
-from duecourse_local.stack.options import PARAMETERS, TEMPLATE
+from duecourse_local.stack.options import PARAMETERS
 from duecourse_local.stack.problems import TemplateError
 from duecourse_local.template.identity import Addresses
 from duecourse_local.template.model import AsyncPolicy, Route
 from duecourse_local.template.reader import Template
+from tests.support.described import TEMPLATE
 
 ADDRESSES = Addresses("http://api", "http://aws", "redis://store")
 BASE = """

@@ -52,6 +52,10 @@ class EgressRejected(InvalidInput):
         super().__init__([FieldError("egress", problem)])
 
 
+class InvalidHandler(DuecourseError, TypeError):
+    """The function cannot work tasks: write a plain `def` that returns an outcome."""
+
+
 class InvalidSettings(InvalidInput):
     """Some settings are wrong."""
 

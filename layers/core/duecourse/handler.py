@@ -1,5 +1,6 @@
 """Public parts for functions of your own: the decorator `task_handler`, `save` and `extend`."""
 
+import inspect
 import logging
 import re
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from duecourse.domain.times import parse_duration
 from duecourse.domain.values import replaced
 from duecourse.engine.receive import receive
 from duecourse.engine.run import Kind
-from duecourse.errors import LeaseLost, StoreUnavailable
+from duecourse.errors import InvalidHandler, LeaseLost, StoreUnavailable
 from duecourse.ports.leases import Lease
 from duecourse.ports.store import Store
 from duecourse.process import PROCESS, Handler
@@ -69,7 +70,7 @@ def task_handler(
     A task from the engine is begun here. Its lease is extended up to the function's timeout, and settled with the
     outcome; the handler answers the number of tasks for each effect. For messages of a queue, the handler answers
     those that failed (ReportBatchItemFailures); for RabbitMQ it raises MessagesFailed. Raises InvalidInput for any
-    other event, and ValueError for a wrong `kind` or `parallel`.
+    other event, ValueError for a wrong `kind` or `parallel`, and InvalidHandler for an async function or a generator.
     """
     if parallel is not None and parallel < 1:
         raise ValueError(f"parallel must be at least 1, not {parallel}")
@@ -77,11 +78,31 @@ def task_handler(
         raise ValueError(f"kind must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ -, not {kind!r}")
 
     def made(function: Function) -> TaskHandler:
+        check_plain(function)
         handler = TaskHandler(partial(_run, function), kind=kind, parallel=parallel)
         update_wrapper(handler, function)
         return handler
 
     return made(function) if function else made
+
+
+def check_plain(function: object) -> None:
+    """Return if a call of the function works a task. Raises InvalidHandler for what only returns a coroutine."""
+    inner = function
+    while isinstance(inner, partial):
+        inner = inner.func
+    name, place = getattr(inner, "__name__", type(inner).__name__), ""
+    # Not what functools.wraps names: a plain function may wrap an async one.
+    if callable(inner) and not inspect.isroutine(inner):
+        inner = type(inner).__call__
+    if code := getattr(inner, "__code__", None):
+        place = f"{code.co_filename}, line {code.co_firstlineno}: "
+    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        raise InvalidHandler(f"{place}{name} is an async function: write a plain def, and asyncio.run(…) inside it")
+    if inspect.isgeneratorfunction(inner):
+        raise InvalidHandler(f"{place}{name} is a generator: return one outcome, and yield nothing")
+    if not callable(function):
+        raise InvalidHandler(f'{function!r} is no function: write @task_handler(kind="report") above a def')
 
 
 def app_task_handler(run: RunOne) -> TaskHandler:

@@ -8,7 +8,7 @@ from duecourse.domain.order import AddResult
 from duecourse.domain.outcomes import Drop, Outcome, Span
 from duecourse.domain.task import DEFAULT_QUEUE, Task
 from duecourse.errors import InvalidInput
-from duecourse.handler import TaskHandler, task_handler
+from duecourse.handler import TaskHandler, check_plain, task_handler
 from duecourse.shapes import Shapes
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ class Kind(Generic[In, Out]):
         The function gets a task with a payload of the kind's type. It returns a result, or an outcome. A payload or a
         result that does not fit makes the task dead, with the reason: further attempts would find the same.
         """
+
+        check_plain(function)
 
         def run(task: Task) -> Outcome:
             try:

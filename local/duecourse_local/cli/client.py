@@ -73,7 +73,7 @@ def lambda_service(folder: Path | None) -> Iterator[str]:
     from ..stack.stack import Stack  # boto3, pika and the embedded store come along: a command may do without
 
     with Stack(
-        Options(template=here().template(), progress=console.progress, state=folder, precision=Precision.TICK, tick=0),
+        Options(template=here().to_run(), progress=console.progress, state=folder, precision=Precision.TICK, tick=0),
         notice=console.notice,
     ) as stack:
         yield stack.lambda_url
@@ -146,5 +146,5 @@ def function_named(word: str) -> str:
 @cache
 def functions() -> dict[str, Function]:
     """The template's functions by name, logical id and folder."""
-    described = Template(here().template(), Addresses("", "", ""), PARAMETERS).functions
+    described = Template(here().to_run(), Addresses("", "", ""), PARAMETERS).functions
     return {key: function for function in described for key in (function.code.name, function.logical_id, function.name)}

@@ -1,16 +1,23 @@
 """The bundle: the product's template, its functions, their events, and what their layers are built from."""
 
 import hashlib
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import duecourse
 
+from .product import functions_of, without_own
+
 PACKAGED = Path(__file__).parents[1] / "bundle"
 REPOSITORY = Path(__file__).parents[3]
-PARTS = ("template.yaml", "functions", "layers", "events")
+FOLDER = ".duecourse"
+"""Folder of a project that git ignores: the bundle, and the state of the stack."""
+VIEW = Path(FOLDER, "product")
+LINKED = ("functions", "layers", "events")
 CORE = Path("layers", "core", "duecourse")
 """Place of the library in the bundle; a wheel has the library once, as the installed package."""
 MARK = "written-from"
@@ -24,9 +31,43 @@ BUILT_IN = "WorkingDirectory: !Sub "
 """Folder that a layer is built in: sam reads it from the folder of the outermost template."""
 
 
+def clone() -> Path | None:
+    """Root of the repository in a clone; None for an installed package."""
+    return None if PACKAGED.is_dir() else REPOSITORY
+
+
 def bundle() -> Path:
-    """Folder of the bundle: within the installed package, or the root of the repository in a clone."""
-    return PACKAGED if PACKAGED.is_dir() else REPOSITORY
+    """Folder of the bundle: in the installed package, or a clone without the functions that `new` wrote into it."""
+    root = clone()
+    if root is None:
+        return PACKAGED
+    text = (root / "template.yaml").read_text()
+    product = without_own(text)
+    return root if product == text else _view(root, product)
+
+
+def template() -> Path:
+    """The product's own template."""
+    return bundle() / "template.yaml"
+
+
+def functions() -> list[str]:
+    """Names of the product's functions."""
+    return functions_of(template().read_text())
+
+
+def _view(root: Path, text: str) -> Path:
+    """A folder with the product's template, and links to all that it names: two processes may make it at once."""
+    view = root / VIEW
+    view.parent.mkdir(0o700, exist_ok=True)
+    view.mkdir(exist_ok=True)
+    for part in LINKED:
+        with suppress(FileExistsError):
+            (view / part).symlink_to(root / part)
+    written = view / f"template.{secrets.token_hex(4)}"
+    written.write_text(text)
+    written.replace(view / "template.yaml")
+    return view
 
 
 def is_current(root: Path, place: Path) -> bool:
@@ -57,7 +98,8 @@ def write(root: Path, place: Path) -> None:
 def _files(project: Path) -> Iterator[tuple[Path, Path]]:
     """Each file's name in the bundle of a project, and the file."""
     root, library = bundle(), Path(duecourse.__file__).parent
-    for part in PARTS:
+    own = [f"{part}/{name}" for part in ("functions", "events") for name in functions()]
+    for part in ("template.yaml", *own, "layers"):
         for path in _within(root / part):
             name = path.relative_to(root)
             if not name.is_relative_to(CORE) and name != APPLIED_FROM:

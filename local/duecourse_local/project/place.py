@@ -8,9 +8,7 @@ from pathlib import Path
 from ..stack.problems import HarnessError
 from . import bundle
 
-FOLDER = ".duecourse"
-"""Folder of a project that git ignores: the bundle, and the state of the stack."""
-BUNDLE = Path(FOLDER, "bundle")
+BUNDLE = Path(bundle.FOLDER, "bundle")
 NESTED = re.compile(rf"^\s+Location:\s+(\./)?{re.escape(str(BUNDLE))}/template\.yaml\s*$", re.MULTILINE)
 """The line of a template by which the bundle is a nested application."""
 NO_PROJECT = "no project in {folder} or above it: run duecourse init in an empty folder"
@@ -23,7 +21,7 @@ def is_nested(template: str) -> bool:
 
 @dataclass(frozen=True)
 class Project:
-    """A project's folder; its bundle is None in a clone, whose root is one, and where no project is."""
+    """A project's folder; its bundle is None in a clone, whose root is one. Where none `exists`, the current folder."""
 
     root: Path
     bundle: Path | None = None
@@ -32,7 +30,7 @@ class Project:
     @property
     def state(self) -> Path:
         """Folder for the stack's data and logs."""
-        return self.root / FOLDER
+        return self.root / bundle.FOLDER
 
     @property
     def events(self) -> Path:
@@ -45,12 +43,24 @@ class Project:
         return self.root / (bundle.SCHEDULES if self.bundle else bundle.APPLIED_FROM)
 
     def template(self) -> Path:
-        """The template to run, its bundle as installed. Raises HarnessError where no project is."""
+        """The project's template, its bundle as installed. Raises HarnessError where no project is."""
         if not self.exists:
             raise HarnessError(NO_PROJECT.format(folder=self.root))
+        self._renew_bundle()
+        return self.root / "template.yaml"
+
+    def to_run(self) -> Path:
+        """The template that a stack runs: the project's, else the bundle's, which is all that workers need."""
+        if self.exists:
+            return self.template()
+        self._renew_bundle()
+        # No `init` has told git.
+        (self.state / ".gitignore").write_text("*\n")
+        return self.root / BUNDLE / "template.yaml"
+
+    def _renew_bundle(self) -> None:
         if self.bundle and not bundle.is_current(self.root, BUNDLE):
             bundle.write(self.root, BUNDLE)
-        return self.root / "template.yaml"
 
 
 @cache
@@ -60,8 +70,8 @@ def here() -> Project:
     for folder in (current, *current.parents):
         if found := _project_at(folder):
             return found
-    clone = bundle.bundle()
-    return Project(clone) if clone == bundle.REPOSITORY else Project(current, exists=False)
+    clone = bundle.clone()
+    return Project(clone) if clone else Project(current, current / BUNDLE, exists=False)
 
 
 def _project_at(folder: Path) -> Project | None:

@@ -13,10 +13,10 @@ import duecourse
 from duecourse.client_reminders import ReminderClient
 from duecourse.client_schedules import ScheduleClient
 
-from ..stack.options import TEMPLATE
+from ..project.bundle import REPOSITORY
 from .openapi import document_of
 
-ROOT = TEMPLATE.parent
+ROOT = REPOSITORY
 REFERENCE = ROOT / "docs" / "api.md"
 API = "localhost:3000"
 PARTS = {"reminders": ReminderClient, "schedules": ScheduleClient}

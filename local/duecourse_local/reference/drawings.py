@@ -25,10 +25,10 @@ from duecourse.domain.times import parse_instant
 from duecourse.engine.firing import Firer
 from duecourse.testing import Duecourse
 
-from ..stack.options import TEMPLATE
+from ..project.bundle import REPOSITORY
 from .svg import Axis, Bar, Dot, Drawing, Lane, Mark, Moved, Nothing, Span, Waits
 
-FOLDER = TEMPLATE.parent / "docs" / "pictures"
+FOLDER = REPOSITORY / "docs" / "pictures"
 ZONE = "Europe/Vienna"
 MINUTE = 60_000
 HOUR = 60 * MINUTE

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from importlib.metadata import PackageMetadata, metadata
 from pathlib import Path
 
-from ..stack.options import TEMPLATE
+from ..project.bundle import REPOSITORY
 
-ROOT = TEMPLATE.parent
+ROOT = REPOSITORY
 PAGE = ROOT / "docs" / "reference" / "licences.md"
 PINNED = {
     "core layer": ROOT / "layers" / "core" / "requirements.txt",

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from duecourse import metrics as lines
 
-from ..stack.options import TEMPLATE
+from ..project.bundle import REPOSITORY
 
-PAGE = TEMPLATE.parent / "docs" / "reference" / "metrics.md"
+PAGE = REPOSITORY / "docs" / "reference" / "metrics.md"
 HEAD = """\
 # Metrics
 

@@ -6,9 +6,9 @@ from typing import Any
 from duecourse.domain.times import format_duration
 from duecourse.settings import variables
 
-from ..stack.options import TEMPLATE
+from ..project.bundle import REPOSITORY
 
-PAGE = TEMPLATE.parent / "docs" / "reference" / "settings.md"
+PAGE = REPOSITORY / "docs" / "reference" / "settings.md"
 HEAD = """\
 # Settings
 

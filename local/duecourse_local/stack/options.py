@@ -6,11 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from ..aws.access.chosen import Auth
-from ..project.bundle import bundle
-from ..project.place import FOLDER
+from ..project import bundle
 
-TEMPLATE = bundle() / "template.yaml"
-"""The product's own template, which is all that the demo runs."""
 LOOPBACK = "localhost,127.0.0.0/8,::1"
 """Destinations on this machine, as exceptions for the template's parameter EgressAllow."""
 PARAMETERS = {"MailFrom": "reminders@example.com", "IntakeQueue": "sqs"}
@@ -58,7 +55,7 @@ LINGER_FOR_TICK = 63 / 60
 class Options:
     """Options for running a template; port 0 picks a free one, None leaves a thing to the template or the harness."""
 
-    template: Path = TEMPLATE
+    template: Path = field(default_factory=bundle.template)
     parameters: Mapping[str, str] = field(default_factory=lambda: dict(PARAMETERS))
     """Values of the template's parameters besides Precision; the others have their defaults.
 
@@ -103,7 +100,7 @@ class Options:
     @property
     def packages(self) -> Path:
         """Folder of what the functions' own requirements list; it outlives the stack."""
-        return self.template.parent / FOLDER / "packages"
+        return self.template.parent / bundle.FOLDER / "packages"
 
     def given(self) -> dict[str, str]:
         """Values of the template's parameters."""

@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Iterable, Iterator
 
-from duecourse.errors import FieldError, InvalidSettings
+from duecourse.errors import FieldError, InvalidHandler, InvalidSettings
 from duecourse.handler import TaskHandler
 
 NO_KIND = 'names no kind: write @task_handler(kind="report"), or @report.handler of a Kind'
@@ -38,6 +38,8 @@ def _handlers_of(name: str) -> Iterator[tuple[str, TaskHandler]]:
     except ImportError as error:
         problem = f"cannot be imported: {type(error).__name__}: {error}. The folder of your code must be the working "
         raise InvalidSettings([FieldError(f"--import {name}", f"{problem}folder, or on PYTHONPATH")]) from error
+    except InvalidHandler as error:
+        raise InvalidSettings([FieldError(f"--import {name}", str(error))]) from error
     for attribute, value in vars(module).items():
         if isinstance(value, TaskHandler):
             yield f"{name}.{attribute}", value

@@ -1,6 +1,7 @@
 """`init`: write a project of one's own."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +40,7 @@ def init(
     with console.problems_shown():
         for path in write(folder.resolve()):
             console.out.print(f"wrote {path.relative_to(folder.resolve())}")
-    entered = "" if folder.resolve() == Path.cwd() else f"  cd {folder}\n"
+    entered = "" if folder.resolve() == Path.cwd() else f"  cd {shlex.quote(str(folder))}\n"
     console.out.print(
         f"\nNext:\n{entered}"
         "  pip install --editable .   (what pyproject.toml asks for)\n"
@@ -60,15 +61,14 @@ def write(root: Path) -> list[Path]:
     if there:
         names = ", ".join(str(path.relative_to(root)) for path in there)
         raise HarnessError(f"{root} already has {names}: choose an empty folder, such as duecourse init my-tasks")
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return list(dict.fromkeys([*files, *scaffold.write(root, FIRST)]))
+    files |= scaffold.planned(root, files[root / "template.yaml"], FIRST)
+    scaffold.write_all(files)
+    return list(files)
 
 
 def _skeleton(name: str) -> Iterator[tuple[str, str]]:
     """Each file's path in the project, and its text."""
-    words = {"@NAME@": name, "@STACK@": _stack(name), "@RANGE@": admitted(__version__)}
+    words = {"@STACK@": _stack(name), "@RANGE@": admitted(__version__)}
     for path in sorted(SKELETON.rglob("*")):
         if path.is_file():
             text = path.read_text()

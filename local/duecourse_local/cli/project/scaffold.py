@@ -3,16 +3,17 @@
 import json
 import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import cfn_flip  # type: ignore[import-untyped]
 
 from duecourse.domain.task import NAME_PATTERN
-from duecourse.wire.settings.targets import BUILT_IN
+from duecourse.wire.settings.targets import BUILT_IN, read_targets
 
-from ...project.bundle import bundle
+from ...project.bundle import COMPILED, functions
 from ...stack.problems import HarnessError
 from .shapes import filled, shape_of
 
@@ -42,20 +43,44 @@ def write(root: Path, new: New) -> list[Path]:
 
     Raises HarnessError, with nothing written, for a name or kind that is taken or not fit.
     """
-    template = root / "template.yaml"
-    text = template.read_text()
-    own = {root / path.format(**new.words): made.format(**new.words) for path, made in shape_of(text).files.items()}
-    _check_name(root, new, own)
-    _check_kind(text, new)
-    files = {
-        **own,
-        root / "events" / new.name / "one_task.json": json.dumps(_event(new), indent=2) + "\n",
-        template: described(text, new),
-    }
-    for path, content in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
+    files = planned(root, (root / "template.yaml").read_text(), new)
+    write_all(files)
     return list(files)
+
+
+def planned(root: Path, template: str, new: New) -> dict[Path, str]:
+    """The files of the function and the changed template, nothing written. Raises HarnessError, as `write` does."""
+    shape = shape_of(template).files
+    own = {root / path.format(**new.words): made.format(**new.words) for path, made in shape.items()}
+    _check_name(root, new, own)
+    _check_kind(template, new)
+    event = {root / "events" / new.name / "one_task.json": json.dumps(_event(new), indent=2) + "\n"}
+    return {**own, **event, root / "template.yaml": described(template, new)}
+
+
+def write_all(files: Mapping[Path, str]) -> None:
+    """Write all files, or none: after an error each path is as it was."""
+    before = {path: path.read_bytes() for path in files if path.is_file()}
+    folders = [folder for path in files for folder in path.parents if not folder.exists()]
+    try:
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    except BaseException:
+        _restore(files, before, folders)
+        raise
+
+
+def _restore(paths: Iterable[Path], before: Mapping[Path, bytes], folders: Iterable[Path]) -> None:
+    for path in paths:
+        if path in before:
+            path.write_bytes(before[path])
+        else:
+            with suppress(OSError):  # a folder above it is a file, or was not made
+                path.unlink()
+    for folder in sorted(set(folders), key=lambda folder: len(folder.parts), reverse=True):
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def described(template: str, new: New) -> str:
@@ -79,10 +104,15 @@ def _check_name(root: Path, new: New, files: Mapping[Path, str]) -> None:
         )
     folders = [root / folder / new.name for folder in ("functions", "events")]
     for path in (*folders, *files):
-        if path.exists():
+        if path.exists() and not _is_left_over(path):
             raise HarnessError(f"NAME: {path.relative_to(root)} already exists: choose another name")
-    if (bundle() / "functions" / new.name).exists():
+    if new.name in functions():
         raise HarnessError(f"NAME: {new.name} is a function of duecourse: choose another name")
+
+
+def _is_left_over(folder: Path) -> bool:
+    """True for a folder with nothing but compiled code: git leaves it where it takes the sources away."""
+    return folder.is_dir() and {path.name for path in folder.iterdir()} <= {COMPILED}
 
 
 def _check_kind(template: str, new: New) -> None:
@@ -90,6 +120,10 @@ def _check_kind(template: str, new: New) -> None:
         raise HarnessError(f"KIND: {new.kind!r} must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ -")
     if f'"{new.kind}": "lambda:${{' in template or new.kind in BUILT_IN:
         raise HarnessError(f"KIND: {new.kind} already has a target: choose another kind with --kind")
+    try:
+        read_targets({new.kind: f"lambda:{new.id}"})
+    except ValueError as error:
+        raise HarnessError(f"KIND: {error}") from error
 
 
 def _declared(template: str) -> Mapping[str, object]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...project.place import is_nested
+from ...project.product import BEGIN, END
 
 APP = '''"""The kind `{kind}`, whose work is to be written here."""
 
@@ -41,11 +42,15 @@ REQUIREMENTS = """\
 duecourse
 """
 
-CLONE_RESOURCE = """
+CLONE_TARGET = """\
+            - !Sub ', "{kind}": "lambda:${{{id}}}"'
+"""
+
+CLONE_RESOURCE = """\
   {id}:
     Type: AWS::Serverless::Function
     Properties:
-      Description: Works tasks of the kind {kind}
+      Description: "Works tasks of the kind {kind}"
       CodeUri: functions/{name}
       Timeout: 30
       # An event that waited longer is given up before its delivery lapses: its tasks are handed over anew.
@@ -80,7 +85,7 @@ INIT_RESOURCE = """\
   {id}:
     Type: AWS::Serverless::Function
     Properties:
-      Description: Works tasks of the kind {kind}
+      Description: "Works tasks of the kind {kind}"
       FunctionName: !Sub ${{AWS::StackName}}-{name}
       CodeUri: functions/{name}
       Policies:
@@ -115,12 +120,18 @@ class Shape(NamedTuple):
     places: tuple[Place, ...]
 
 
+def _own(text: str) -> str:
+    """The text between the comments by which the product is told from it (project/product.py)."""
+    indent = " " * (len(text) - len(text.lstrip()))
+    return f"{indent}{BEGIN}{text}{indent}{END}"
+
+
 CLONE = Shape(
     files={"functions/{name}/app.py": APP},
     places=(
-        Place(r"""(?<='\{)(?=[^\n]*"reminder": "\$\{Reminders\}")""", '"{kind}": "lambda:${{{id}}}", '),
-        Place(r"(?=\n  WorkPolicy:\n)", CLONE_RESOURCE),
-        Place(r"(?=          - !If\n            - HasTargetArns\n)", CLONE_STATEMENT),
+        Place(r'(?=            - !If \[HasTargets, !Sub ", \$\{Targets\}", ""\]\n)', _own(CLONE_TARGET)),
+        Place(r"(?<=\n)(?=  WorkPolicy:\n)", _own(CLONE_RESOURCE) + "\n"),
+        Place(r"(?=          - !If\n            - HasTargetArns\n)", _own(CLONE_STATEMENT)),
     ),
 )
 INIT = Shape(

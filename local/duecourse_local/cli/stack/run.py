@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,9 +51,12 @@ def run(
     """
     with console.problems_shown():
         variables = _variables(folder)
-        if shutil.which(command[0]) is None:
+        # A venv need not be activated for `run duecourse worker` and `run python …`.
+        beside = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
+        program = shutil.which(command[0], path=beside)
+        if program is None:
             raise HarnessError(f"{command[0]}: no such command")
-        os.execvpe(command[0], command, {**os.environ, **variables})  # noqa: S606 - the user's own command
+        os.execve(program, command, {**os.environ, **variables})  # noqa: S606 - the user's own command
 
 
 def _variables(folder: Path) -> dict[str, str]:
@@ -69,7 +73,7 @@ def _variables(folder: Path) -> dict[str, str]:
 def _settings(up: dict[str, Any], seal_key: str) -> dict[str, str]:
     """Those of the function behind the HTTP API: it adds tasks, as the program will."""
     given = Options(egress=Egress(up["egress"])).given()
-    functions = Template(here().template(), Addresses(up["api"], up["aws"], up["store"]), given).functions
+    functions = Template(here().to_run(), Addresses(up["api"], up["aws"], up["store"]), given).functions
     api = next(function for function in functions if function.routes)
     own = {**host_settings(), AMQP: up["amqp"], SEAL_KEY: seal_key}
     return Environment(up["aws"], up["lambda"], up["store"], own).settings(api)

@@ -21,6 +21,11 @@ SHORTEST_TICK_S = 0.1
 LOG_TASKS = "DUECOURSE_LOG_TASKS"
 SHOWN = "DUECOURSE_STORE, REDIS_URL, or a redis-server started here"
 
+WITHOUT_PROJECT = (
+    "no project here, so the stack has duecourse's functions alone. Kinds of your own run in a worker: "
+    'DUECOURSE_TARGETS=\'{"report": "worker"}\' duecourse up. For functions of your own, run duecourse init'
+)
+
 HINTS = {
     Auth.NONE: None,
     Auth.IAM: ("auth", "SigV4: duecourse credentials acme"),
@@ -173,7 +178,10 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
 
 def _template() -> Path:
     with console.problems_shown():
-        return here().template()
+        project = here()
+        if not project.exists:
+            console.progress(WITHOUT_PROJECT)
+        return project.to_run()
 
 
 def _is_own(store: str | None, clock: Clock) -> bool:

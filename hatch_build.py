@@ -1,0 +1,36 @@
+"""What the wheel and the sdist have of the product's functions: those that it names, and no function of one's own."""
+
+import runpy
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+PRODUCT = "local/duecourse_local/project/product.py"
+INTO = {"wheel": "duecourse_local/bundle/", "sdist": ""}
+
+
+class Product(BuildHookInterface):
+    """Adds template.yaml as the product has it, and the functions and events that it names."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Name the files; an editable install reads the clone itself."""
+        if version == "editable":
+            return
+        root, into = Path(self.root), INTO[self.target_name]
+        product = runpy.run_path(str(root / PRODUCT))
+        template = product["without_own"]((root / "template.yaml").read_text())
+        self._written = tempfile.TemporaryDirectory()
+        written = Path(self._written.name, "template.yaml")
+        written.write_text(template)
+        included = build_data["force_include"]
+        included[str(written)] = f"{into}template.yaml"
+        for name in product["functions_of"](template):
+            for part in (f"functions/{name}", f"events/{name}"):
+                included[str(root / part)] = into + part
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 - hatchling's
+        """Delete the template that was written for the build."""
+        if version != "editable":
+            self._written.cleanup()
