@@ -17,7 +17,7 @@ from tests.support.clock import HandClock
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.rabbitmq import need_server
 from tests.support.redis_cluster import ClusterServers
-from tests.support.redis_server import SERVERS, RedisServer, need
+from tests.support.redis_server import EVERY, SERVERS, RedisServer, labelled, need, newest
 from tests.support.wired import Wire, wired_with
 
 # A suite that was started in the background has Ctrl-C ignored, and would hand that on to the processes it stops by it.
@@ -54,16 +54,21 @@ def server_of() -> Iterator[Callable[[str], RedisServer]]:
 
 
 @pytest.fixture(scope="session")
-def cluster_servers() -> Iterator[ClusterServers]:
-    """Six servers that are a cluster, the same through the session."""
-    with ClusterServers() as servers:
-        yield servers
+def cluster_of() -> Iterator[Callable[[str], ClusterServers]]:
+    """Six servers of the version asked for that are a cluster, the same through the session."""
+    with ExitStack() as running:
+
+        @cache
+        def start(version: str) -> ClusterServers:
+            return running.enter_context(ClusterServers(need(version)))
+
+        yield start
 
 
 @pytest.fixture
-def cluster(cluster_servers: ClusterServers) -> ClusterServers:
+def cluster(cluster_of: Callable[[str], ClusterServers]) -> ClusterServers:
     """An empty cluster of three primaries with a replica each."""
-    return cluster_servers.emptied()
+    return cluster_of(newest()).emptied()
 
 
 @pytest.fixture(scope="session")
@@ -74,13 +79,13 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMq]:
         yield server
 
 
-@pytest.fixture(params=SERVERS, ids=lambda version: f"redis-{version}")
+@pytest.fixture(params=SERVERS, ids=labelled)
 def redis_server(request: pytest.FixtureRequest, server_of: Callable[[str], RedisServer]) -> RedisServer:
     """An empty Redis server, of every version at hand in turn."""
     return server_of(request.param).emptied()
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=EVERY, ids=labelled)
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A Redis server of the test's own, of every version at hand in turn, to be set and stopped at will."""
     with RedisServer(need(request.param)) as own:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tests.support.redis_server import binaries, on_a_port
+from tests.support.redis_server import need, newest, on_a_port
 
 
 class BenchServer(NamedTuple):
@@ -17,6 +17,5 @@ class BenchServer(NamedTuple):
 @contextmanager
 def bench_server() -> Iterator[BenchServer]:
     """The newest Redis at hand, until the block ends."""
-    version, binary = max(binaries().items())
-    with on_a_port(binary) as url:
-        yield BenchServer(url, version)
+    with on_a_port(need(newest())) as url:
+        yield BenchServer(url, newest())

@@ -3,9 +3,10 @@
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+import redis
 
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
@@ -15,7 +16,7 @@ from duecourse.ports.leases import Settled
 from duecourse_local.stack.sockets import LOOPBACK, free_port
 from tests.support import redis_ledger
 from tests.support.ledger import LATER_MS, SHARD, add, claim, new, settle
-from tests.support.redis_server import SERVERS, RedisServer, need
+from tests.support.redis_server import EVERY, RedisServer, need
 from tests.support.wait import until
 
 
@@ -28,11 +29,17 @@ class Pair(NamedTuple):
     def part(self) -> None:
         """Have the replica know all that was written until now, and nothing later."""
         with self.primary.client() as primary, self.replica.client() as replica:
-            until(lambda: primary.wait(1, 100) == 1)
+            written = _role(primary)[1]  # WAIT on a connection that wrote nothing counts a replica that still loads
+            until(lambda: _role(replica)[3] == b"connected" and _role(replica)[4] >= written)
             replica.replicaof("NO", "ONE")
 
 
-@pytest.fixture(params=SERVERS)
+def _role(server: redis.Redis) -> Any:
+    """A primary's offset second; a replica's state fourth, and its own offset fifth."""
+    return server.role()
+
+
+@pytest.fixture(params=EVERY)
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     port = str(free_port(0, ""))
     with ExitStack() as running:

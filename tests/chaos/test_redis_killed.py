@@ -15,7 +15,7 @@ from duecourse.ports.leases import Settled
 from tests.support.engine import ample, engine
 from tests.support.ledger import LATER_MS, SHARD, ending, standing
 from tests.support.redis_ledger import check
-from tests.support.redis_server import SERVERS, RedisServer, need
+from tests.support.redis_server import EVERY, RedisServer, need
 from tests.support.wait import until
 
 LEASE_MS = 500
@@ -44,7 +44,7 @@ class Acknowledged:
             self.finished += [end.id for end in ends]
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=EVERY)
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     with RedisServer(need(request.param), "--appendonly", "yes", "--appendfsync", "always") as server:
         yield server

@@ -1,6 +1,6 @@
 """Every store that keeps the ledger: the suite runs against each."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,13 +15,22 @@ from tests.support.clock import HandClock
 from tests.support.level_store import level_store
 from tests.support.matrix import in_turn
 from tests.support.redis_login import logged_in, refused, rights_on
-from tests.support.redis_server import REDIS, RedisServer
+from tests.support.redis_server import EVERY, REDIS, VALKEY, RedisServer, labelled
 
-CLUSTER = "redis-cluster"
+CLUSTER = "-cluster"
+"""End of the name of a store on six servers: the newest Redis, or Valkey."""
+CLUSTERS = {"redis": REDIS[-1], "valkey": VALKEY}
 LOGIN = "-with-a-login"
 """End of the name of a server at which the store has the rights that the pages give, and no more."""
-STORES = ["memory", *in_turn(f"redis-{REDIS[0]}", f"redis-{REDIS[-1]}{LOGIN}", "leveldb", CLUSTER)]
+FURTHER = (f"redis-{REDIS[-1]}{LOGIN}", labelled(VALKEY), "leveldb", *(f"{kind}{CLUSTER}" for kind in CLUSTERS))
+STORES = ["memory", *in_turn(f"redis-{REDIS[0]}", *FURTHER)]
 SHARDS = 8
+
+
+@pytest.fixture(params=EVERY, ids=labelled)
+def redis_server(request: pytest.FixtureRequest, server_of: Callable[[str], RedisServer]) -> RedisServer:
+    """An empty server of every version at hand in turn, Valkey among them."""
+    return server_of(request.param).emptied()
 
 
 @pytest.fixture(params=STORES)
@@ -68,29 +77,20 @@ def opened(
         with level_store(request.getfixturevalue("tmp_path"), clock, sharding, **options) as store:
             yield store
         return
-    place = emptied(kind, request)
-    with connect(place_of(kind, request)) as client, connect(place) as operator:
+    served = servers(kind, request)
+    operators = served.emptied().url
+    place = logged_in(served, rights_on(REDIS[-1])) if kind.endswith(LOGIN) else operators
+    with connect(place) as client, connect(operators) as operator:
         yield RedisStore(client, sharding=sharding, travel=clock, **options)
         for shard in sharding.every("default"):
             redis_ledger.check(operator, shard)
     if kind.endswith(LOGIN):
-        assert refused(server(kind, request)) == set()
+        assert refused(served) == set()
 
 
-def emptied(kind: str, request: pytest.FixtureRequest) -> str:
-    """The URL of an empty server, or of the cluster, for who may do all there."""
-    return str(request.getfixturevalue("cluster").url) if kind == CLUSTER else server(kind, request).emptied().url
-
-
-def place_of(kind: str, request: pytest.FixtureRequest) -> str:
-    """The URL by which the store logs in."""
-    if kind == CLUSTER:
-        return str(request.getfixturevalue("cluster").url)
-    one = server(kind, request)
-    return logged_in(one, rights_on(REDIS[-1])) if kind.endswith(LOGIN) else one.url
-
-
-def server(kind: str, request: pytest.FixtureRequest) -> RedisServer:
-    """The server of a store's name."""
-    started: RedisServer = request.getfixturevalue("server_of")(kind.removeprefix("redis-").removesuffix(LOGIN))
-    return started
+def servers(kind: str, request: pytest.FixtureRequest) -> Any:
+    """The server of a store's name, or the six."""
+    name = kind.removesuffix(LOGIN)
+    if name.endswith(CLUSTER):
+        return request.getfixturevalue("cluster_of")(CLUSTERS[name.removesuffix(CLUSTER)])
+    return request.getfixturevalue("server_of")(name.removeprefix("redis-"))

@@ -21,7 +21,7 @@ from duecourse.ports.leases import Delivery, Settled
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle
-from tests.support.redis_server import SERVERS, RedisServer, need
+from tests.support.redis_server import EVERY, RedisServer, need
 from tests.support.wait import until
 
 BELL = "duecourse:{default/0}:bell"
@@ -303,7 +303,7 @@ def test_out_of_memory_lets_an_idle_step_hang_the_bell(store: RedisStore, redis_
         redis_client.config_set("maxmemory", 0)
 
 
-@pytest.mark.parametrize("version", SERVERS)
+@pytest.mark.parametrize("version", EVERY)
 def test_an_rdb_restart_drops_a_bell_without_an_event_and_the_next_look_hangs_it(version: str) -> None:
     with RedisServer(need(version), "--save", "3600 1") as server:
         with connect(server.url) as client:
@@ -322,7 +322,7 @@ def test_an_rdb_restart_drops_a_bell_without_an_event_and_the_next_look_hangs_it
             assert [t.status for t in claim(store)] == [Status.LEASED]
 
 
-@pytest.mark.parametrize("version", SERVERS)
+@pytest.mark.parametrize("version", EVERY)
 def test_an_aof_restart_keeps_every_acknowledged_task_and_lease(version: str) -> None:
     with RedisServer(need(version), "--appendonly", "yes", "--appendfsync", "always") as server:
         with connect(server.url) as client:

@@ -6,6 +6,7 @@ from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import requests_keys
 from duecourse.ports.idempotency import KEPT_MS, PRUNE, KeyedRequest, RequestState, SavedResponse
 from duecourse.ports.store import Store
+from tests.contract.conftest import servers
 from tests.support.clock import HandClock
 
 ONE, TWO = b"1" * 8, b"2" * 8
@@ -110,23 +111,15 @@ def test_old_requests_are_forgotten_in_bounded_steps(store: Store, clock: HandCl
 def test_in_redis_they_have_a_place_of_their_own_and_no_time_to_live(
     kind_of_store: str, request: pytest.FixtureRequest, store: Store
 ) -> None:
-    if not kind_of_store.startswith("redis"):
+    if kind_of_store in ("memory", "leveldb"):
         pytest.skip("of Redis")
     idempotency = store.idempotency()
     idempotency.begin(SENT, ONE, LOCK_MS)
     idempotency.end(SENT, ONE, b"answer")
-    with connect(_url(kind_of_store, request)) as client:
+    with connect(servers(kind_of_store, request).url) as client:
         names = ["duecourse:{requests}:kept", "duecourse:{requests}:begun"]
         assert [client.ttl(name) for name in names] == [-1, -1]
         assert [client.type(name) for name in names] == [b"hash", b"zset"]
-
-
-def _url(kind: str, request: pytest.FixtureRequest) -> str:
-    return (
-        request.getfixturevalue("cluster_servers").url
-        if kind == "redis-cluster"
-        else request.getfixturevalue("server_of")(kind.split("-")[1]).url
-    )
 
 
 ACME = KeyedRequest("acme", "key", b"f" * 32, 10_000)

@@ -4,6 +4,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -21,8 +22,8 @@ NODE_TIMEOUT_MS = 1_000
 class ClusterServers:
     """Six servers that know each other; `url` names two of them."""
 
-    def __init__(self) -> None:
-        self._binary = need(newest())
+    def __init__(self, binary: Path | None = None) -> None:
+        self._binary = binary or need(newest())
         self._running = ExitStack()
         self.servers: dict[int, RedisServer] = {}
 
@@ -127,6 +128,11 @@ class ClusterServers:
         self.begin_move(slot, source, target)
         self.move_keys(slot, source, target)
         self.end_move(slot, target)
+
+    def move_slot_at_once(self, slot: int, source: int, target: int) -> None:
+        """Move a slot and its keys in one step, as Valkey has done since 9.0."""
+        self._do(source, "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", self._do(target, "MYID"))
+        until(lambda: self.owner_of_slot(slot) == target)
 
     def move_keys(self, slot: int, source: int, target: int) -> None:
         """Move the keys of a slot."""

