@@ -108,6 +108,22 @@ def test_an_event_that_fails_for_good_goes_to_its_destination(emulated: Emulated
     assert record["responsePayload"]["errorType"] == "KeyError"
 
 
+def test_an_event_that_grew_too_old_goes_to_its_destination_as_that(emulated: Emulated, tmp_path: Path) -> None:
+    begun, over = tmp_path / "begun", tmp_path / "over"
+    try:
+        emulated.probes.invoke("Aging", {"file": str(begun), "until": str(over)}, InvocationType="Event")
+        until(begun.exists)
+        emulated.probes.invoke("Aging", {"a": 2}, InvocationType="Event")
+        record = emulated.received()
+    finally:
+        over.touch()
+    assert record["requestContext"]["condition"] == "EventAgeExceeded"
+    assert record["requestContext"]["approximateInvokeCount"] == 0
+    assert record["requestPayload"] == {"a": 2}
+    assert record["responseContext"] == {"statusCode": 429}
+    assert "responsePayload" not in record
+
+
 def test_an_event_that_worked_goes_to_its_destination(emulated: Emulated) -> None:
     emulated.probes.invoke("Working", {"seconds": 0}, InvocationType="Event")
     record = json.loads(emulated.received()["Message"])

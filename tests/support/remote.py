@@ -24,9 +24,10 @@ class RemoteFunctions:
         """The deployed function's name."""
         return str(self._names.get(name, name))
 
-    async def invoke(self, name: str, invocation: Invocation) -> Answer:
+    async def invoke(self, name: str, invocation: Invocation, within_s: float | None = None) -> Answer:
         """Run a function and wait for its answer."""
-        return await asyncio.to_thread(self._invoke, self.find(name), invocation.payload)
+        answering = asyncio.to_thread(self._invoke, self.find(name), invocation.payload)
+        return await asyncio.wait_for(answering, within_s)
 
     def _invoke(self, name: str, payload: bytes) -> Answer:
         answer = self._client.invoke(FunctionName=name, Payload=payload)

@@ -6,10 +6,12 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from .account import ACCOUNT, REGION, STAGE, arn
+from .invocation import Answer, Invocation
 
 Event = dict[str, Any]
 TEXT_TYPES = ("json", "javascript", "xml")
@@ -114,14 +116,22 @@ def scheduled_event(name: str, at: float, *, scheduler: bool = False) -> Event:
     }
 
 
+class Condition(StrEnum):
+    """End of an asynchronous invocation, in Lambda's words."""
+
+    SUCCESS = "Success"
+    RETRIES_EXHAUSTED = "RetriesExhausted"
+    EVENT_AGE_EXCEEDED = "EventAgeExceeded"
+    ZERO_RESERVED_CONCURRENCY = "ZeroReservedConcurrency"
+
+
 class Delivered(NamedTuple):
-    """End of an asynchronous invocation: JSON texts, the number of tries, the function's error if any."""
+    """End of an asynchronous invocation that ran `tries` times; no answer where Lambda itself turned it away last."""
 
     function: str
-    request_id: str
-    request: bytes
-    response: bytes
-    error: str | None
+    invocation: Invocation
+    condition: Condition
+    answer: Answer | None
     tries: int
 
 
@@ -131,16 +141,20 @@ def invocation_record(delivered: Delivered) -> Event:
         "version": "1.0",
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "requestContext": {
-            "requestId": delivered.request_id,
+            "requestId": delivered.invocation.request_id,
             "functionArn": arn("lambda", f"function:{delivered.function}:$LATEST"),
-            "condition": "RetriesExhausted" if delivered.error else "Success",
+            "condition": delivered.condition,
             "approximateInvokeCount": delivered.tries,
         },
-        "requestPayload": json.loads(delivered.request),
-        "responseContext": {
-            "statusCode": 200,
-            "executedVersion": "$LATEST",
-            **({"functionError": delivered.error} if delivered.error else {}),
-        },
-        "responsePayload": json.loads(delivered.response),
+        "requestPayload": json.loads(delivered.invocation.payload),
+        **_response(delivered.answer),
     }
+
+
+def _response(answer: Answer | None) -> Event:
+    """The function's answer in a record; the status alone where Lambda throttled the event and has no answer."""
+    if answer is None:
+        return {"responseContext": {"statusCode": 429}}
+    error = {"functionError": answer.error} if answer.error else {}
+    context = {"statusCode": 200, "executedVersion": "$LATEST", **error}
+    return {"responseContext": context, "responsePayload": json.loads(answer.payload)}

@@ -8,20 +8,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Protocol
 
+from ..stack.logs import Log
 from ..template.model import Function
 from .account import arn
-from .events import Delivered, invocation_record
-from .invocation import MAX_ASYNC_BYTES, MAX_SYNC_BYTES, Answer, InitFailed, Invocation, LambdaError
+from .events import Condition, Delivered, invocation_record
+from .invocation import MAX_ASYNC_BYTES, MAX_SYNC_BYTES, Answer, Busy, InitFailed, Invocation, LambdaError, limit_of
+from .slots import Slots
 
 NAME = re.compile(r"^(?:arn:aws:lambda:[a-z0-9-]+:)?(?:\d{12}:)?(?:function:)?(?P<name>[A-Za-z0-9_-]+)(?::\$LATEST)?$")
 MEASURE_EVERY = 0.1
-LONGEST_THROTTLE_WAIT = 60.0
+QUIET_S = 10.0
+"""Time in which one line about a full function is logged."""
 
 
 class Host(Protocol):
     """A function, and what runs it."""
 
     function: Function
+    slots: Slots
 
     def pids(self) -> list[int]:
         """Processes of the function."""
@@ -29,8 +33,11 @@ class Host(Protocol):
     async def warm(self) -> None:
         """Be ready for one invocation. Raises InitFailed."""
 
-    async def invoke(self, invocation: Invocation) -> Answer:
-        """Run the function once. Raises LambdaError (429) where the function's limit is reached."""
+    async def run(self, invocation: Invocation) -> Answer:
+        """Run the function once, in a slot that the caller has taken, and give the slot back.
+
+        Raises LambdaError, and Busy where the function did not begin.
+        """
 
     def measure(self) -> None:
         """Hold it to its memory size."""
@@ -45,7 +52,8 @@ class Host(Protocol):
 class Functions:
     """Every function of the stack.
 
-    `destine` sends an invocation record (JSON text) to a destination's ARN; `notice` tells the user what went wrong.
+    `destine` sends an invocation record (JSON text) to a destination's ARN; `notice` tells the user what went wrong,
+    and `log` gets what was throttled or has to wait.
     A failed asynchronous invocation is tried again after each of `retry_waits` (Lambda's own: 60 and 120 s).
     """
 
@@ -55,12 +63,16 @@ class Functions:
         *,
         destine: Callable[[str, str], None],
         notice: Callable[[str], None],
+        log: Log,
         retry_waits: tuple[float, ...],
     ) -> None:
         self._pools = {pool.function.name: pool for pool in pools}
         self._names = {pool.function.logical_id: name for name, pool in self._pools.items()}
         self._destine = destine
         self._notice = notice
+        self._log = log
+        self._noted: dict[tuple[str, str], tuple[float, int]] = {}
+        """Time of the last line about each full function, and the number of its cases since."""
         self._retry_waits = retry_waits
         self._underway: set[asyncio.Task[None]] = set()
 
@@ -105,53 +117,90 @@ class Functions:
                 except LambdaError:
                     yield kind, name
 
-    async def invoke(self, name: str, invocation: Invocation) -> Answer:
-        """Run a function and wait for its answer. Raises LambdaError."""
-        pool = self.find(name)
+    async def invoke(self, name: str, invocation: Invocation, within_s: float | None = None) -> Answer:
+        """Run a function and wait for its answer: at most `within_s` seconds from its begin.
+
+        A function without reserved concurrency is waited for, as long as its timeout. Raises LambdaError, Busy where
+        the function is throttled or stays busy, and TimeoutError where there is no answer yet: the function runs on.
+        """
+        host = self.find(name)
         check(invocation, MAX_SYNC_BYTES)
-        return await pool.invoke(invocation)
+        try:
+            await host.slots.take(0.0 if host.function.reserved else host.function.timeout)
+            running = asyncio.ensure_future(host.run(invocation))
+            return await asyncio.wait_for(asyncio.shield(running), within_s)
+        except Busy as busy:
+            end = (
+                "was throttled, as on AWS"
+                if busy.throttled
+                else f"gave up after its Timeout, {host.function.timeout:g} s"
+            )
+            self._note(host, f"{busy.detail}: a request {end}")
+            raise
 
     def send(self, name: str, invocation: Invocation) -> None:
         """Have a function run, without its answer. Raises LambdaError."""
-        pool = self.find(name)
+        host = self.find(name)
         check(invocation, MAX_ASYNC_BYTES)
-        task = asyncio.create_task(self._deliver(pool, invocation))
+        task = asyncio.create_task(self._deliver(host, invocation))
         self._underway.add(task)
         task.add_done_callback(self._underway.discard)
 
-    async def _deliver(self, pool: Host, invocation: Invocation) -> None:
-        policy = pool.function.async_policy
-        waits = iter(self._retry_waits[: policy.retries])
-        started, tries = time.monotonic(), 0
-        while True:
-            answer = await self._admitted(pool, invocation, started + policy.max_age_s)
-            tries += 1
-            wait = next(waits, None)
-            if answer.error is None or wait is None or time.monotonic() + wait > started + policy.max_age_s:
-                break
-            await asyncio.sleep(wait)
-        await self._report(pool, invocation, answer, tries)
+    async def _deliver(self, host: Host, invocation: Invocation) -> None:
+        with suppress(LambdaError):  # the stack stops
+            await self._report(host, await self._delivered(host, invocation))
 
-    async def _admitted(self, pool: Host, invocation: Invocation, until: float) -> Answer:
-        """The answer, after however many throttles: those are no failures of the function."""
-        wait = 0.05
+    async def _delivered(self, host: Host, invocation: Invocation) -> Delivered:
+        """Run an event until it succeeds, its retries are used up, or it is too old; and tell its end."""
+        name, policy = host.function.name, host.function.async_policy
+        waits = iter(self._retry_waits[: policy.retries])
+        until, tries = time.monotonic() + policy.max_age_s, 0
         while True:
             try:
-                return await pool.invoke(invocation)
-            except LambdaError as refused:
-                if time.monotonic() + wait > until:
-                    text = json.dumps({"errorType": refused.kind, "errorMessage": str(refused)})
-                    return Answer(text.encode(), refused.kind)
+                await self._take_turn(host, until)
+                answer = await host.run(invocation)
+            except Busy:
+                if time.monotonic() < until and host.function.concurrency:
+                    continue
+                return Delivered(name, invocation, _turned_away(host), None, tries)
+            tries += 1
+            wait = next(waits, None)
+            if answer.error is None or wait is None:
+                condition = Condition.RETRIES_EXHAUSTED if answer.error else Condition.SUCCESS
+                return Delivered(name, invocation, condition, answer, tries)
+            if time.monotonic() + wait > until:
+                return Delivered(name, invocation, Condition.EVENT_AGE_EXCEEDED, answer, tries)
             await asyncio.sleep(wait)
-            wait = min(wait * 2, LONGEST_THROTTLE_WAIT)
 
-    async def _report(self, pool: Host, invocation: Invocation, answer: Answer, tries: int) -> None:
-        name, policy = pool.function.name, pool.function.async_policy
-        destination = policy.on_failure if answer.error else policy.on_success
-        if answer.error and not destination:
-            self._notice(f"{name} failed {tries} times and has no failure destination: {answer.payload.decode()}")
+    async def _take_turn(self, host: Host, until: float) -> None:
+        """Take a slot for an event that is too old at `until`. Lambda polls with pauses; here no slot stays unused."""
+        slots = host.slots
+        if slots.taken >= host.function.concurrency:
+            self._note(host, f"{limit_of(host.function)}: {slots.events + 1} events wait", kind="events")
+        await slots.take(until - time.monotonic(), event=True)
+
+    def _note(self, host: Host, text: str, kind: str = "requests") -> None:
+        """Log that a function is full: the first time at once, then at most each QUIET_S, with the number since."""
+        key, now = (host.function.name, kind), time.monotonic()
+        last, since = self._noted.get(key, (-QUIET_S, 0))
+        if now - last < QUIET_S:
+            self._noted[key] = (last, since + 1)
+            return
+        self._noted[key] = (now, 0)
+        more = f" (and {since} more since {now - last:.0f} s)" if since and kind == "requests" else ""
+        self._log.note("WARNING" if host.function.reserved else "INFO", text + more)
+
+    async def _report(self, host: Host, delivered: Delivered) -> None:
+        policy, condition, answer = host.function.async_policy, delivered.condition, delivered.answer
+        failed = condition != Condition.SUCCESS
+        destination = policy.on_failure if failed else policy.on_success
+        if answer is None:
+            tried = f"after {delivered.tries} tries" if delivered.tries else "never begun"
+            self._log.note("ERROR", f"{limit_of(host.function)}: an event was given up, {tried}: {condition}")
+        if failed and not destination:
+            why = answer.payload.decode() if answer else condition
+            self._notice(f"{delivered.function} failed {delivered.tries} times and has no failure destination: {why}")
         if destination:
-            delivered = Delivered(name, invocation.request_id, invocation.payload, answer.payload, answer.error, tries)
             await asyncio.to_thread(self._destine, destination, json.dumps(invocation_record(delivered)))
 
     async def idle(self) -> None:
@@ -174,6 +223,11 @@ class Functions:
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*self._underway, return_exceptions=True)
         await asyncio.gather(*(pool.close() for pool in self._pools.values()))
+
+
+def _turned_away(host: Host) -> Condition:
+    """End of an event that found no slot in time."""
+    return Condition.EVENT_AGE_EXCEEDED if host.function.concurrency else Condition.ZERO_RESERVED_CONCURRENCY
 
 
 def check(invocation: Invocation, limit: int) -> None:

@@ -1,6 +1,5 @@
 """API Gateway's HTTP API: requests become format 2.0 events, functions' answers become responses."""
 
-import asyncio
 import base64
 import json
 from collections.abc import Mapping
@@ -13,12 +12,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from duecourse.wire.http.problems import CONTENT_TYPE
+
+from ..stack.logs import Log
 from .access.chosen import Authorize
 from .access.rejection import Rejected
 from .events import HttpRequest, http_event
 from .functions import Functions
-from .invocation import Answer, Invocation, LambdaError
-from .routes import Routes
+from .invocation import Answer, Busy, Invocation, LambdaError, error_text
+from .routes import Match, Routes
 
 MAX_BODY = 10 * 1024 * 1024
 INTEGRATION_TIMEOUT = 30.0
@@ -28,13 +30,21 @@ class TooLarge(Exception):
     """The request's body is over the limit."""
 
 
-class Gateway:
-    """The one endpoint behind every path and method (a class, since Starlette lets those take any method)."""
+class Unusable(Exception):
+    """The function failed, or its answer is no response."""
 
-    def __init__(self, routes: Routes, functions: Functions, authorize: Authorize) -> None:
+
+class Gateway:
+    """The one endpoint behind every path and method (a class, since Starlette lets those take any method).
+
+    Each answer that a function did not give is a line in `log`: the request, the function and the reason.
+    """
+
+    def __init__(self, routes: Routes, functions: Functions, authorize: Authorize, log: Log) -> None:
         self._routes = routes
         self._functions = functions
         self._authorize = authorize
+        self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -48,18 +58,26 @@ class Gateway:
         try:
             asked = await _read(request)
             event = http_event(asked, match.key, match.parameters, self._authorize(asked))
-            payload = json.dumps(event).encode()
-            invoked = asyncio.shield(self._functions.invoke(match.function.name, Invocation(payload)))
-            answer = await asyncio.wait_for(invoked, INTEGRATION_TIMEOUT)
         except TooLarge:
             return _message(413, "Request Entity Too Large")
         except Rejected as rejected:
             return _message(rejected.status, str(rejected), rejected.headers)
+        return await self._answer(match, request, Invocation(json.dumps(event).encode()))
+
+    async def _answer(self, match: Match, request: Request, invocation: Invocation) -> Response:
+        name = match.function.name
+        try:
+            return _response(await self._functions.invoke(name, invocation, INTEGRATION_TIMEOUT))
         except TimeoutError:
-            return _message(503, "Service Unavailable")
-        except LambdaError:
-            return _message(500, "Internal Server Error")
-        return _response(answer)
+            response, why = _message(503, "Service Unavailable"), f"no answer within {INTEGRATION_TIMEOUT:g} s"
+        except Busy as busy:
+            response, why = _busy(busy), busy.detail
+        except (LambdaError, Unusable) as error:
+            response, why = _message(500, "Internal Server Error"), str(error)
+        path = request.scope["raw_path"].decode("ascii", "backslashreplace")
+        asked = f"{request.method} {path}"
+        self._log.note("ERROR", f"{asked} was answered {response.status_code} for {name}: {why}")
+        return response
 
 
 class _Any(PathConvertor):
@@ -71,9 +89,9 @@ class _Any(PathConvertor):
 register_url_convertor("any", _Any())
 
 
-def http_api(routes: Routes, functions: Functions, authorize: Authorize) -> Starlette:
+def http_api(routes: Routes, functions: Functions, authorize: Authorize, log: Log) -> Starlette:
     """The application that serves `routes` to those whom `authorize` lets in."""
-    return Starlette(routes=[Route("/{path:any}", Gateway(routes, functions, authorize))])
+    return Starlette(routes=[Route("/{path:any}", Gateway(routes, functions, authorize, log))])
 
 
 async def _read(request: Request) -> HttpRequest:
@@ -109,18 +127,32 @@ def _message(status: int, message: str, headers: Mapping[str, str] | None = None
     return JSONResponse({"message": message}, status, headers)
 
 
-def _response(answer: Answer) -> Response:
-    """A function's answer as a response: an object with a statusCode is one, any other value is its body."""
-    if answer.error:
+def _busy(busy: Busy) -> Response:
+    """The answer where no slot is free: an HTTP API's own for a throttled function, else ours, which says what to do.
+
+    On AWS there would be another process, so that a client need not know this answer: it may send the request again.
+    """
+    if busy.throttled:
         return _message(500, "Internal Server Error")
+    problem = {"type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": f"{busy.detail}."}
+    return JSONResponse(problem, 503, {"Retry-After": "1"}, CONTENT_TYPE)
+
+
+def _response(answer: Answer) -> Response:
+    """A function's answer as a response: an object with a statusCode is one, any other value is its body.
+
+    Raises Unusable.
+    """
+    if answer.error:
+        raise Unusable(error_text(answer))
     value = json.loads(answer.payload)
     if not isinstance(value, dict) or "statusCode" not in value:
         body = value if isinstance(value, str) else json.dumps(value)
         return Response(body, media_type="application/json")
     try:
         return _structured(value)
-    except (TypeError, ValueError, AttributeError):
-        return _message(500, "Internal Server Error")
+    except (TypeError, ValueError, AttributeError) as error:
+        raise Unusable(f"its answer is no response: {error}") from error
 
 
 def _structured(value: dict[str, Any]) -> Response:

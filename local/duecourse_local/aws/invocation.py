@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..stack.problems import HarnessError
+from ..template.model import Function
 
 MB = 1024 * 1024
 MAX_SYNC_BYTES = 6 * MB
@@ -17,6 +18,8 @@ MAX_ASYNC_BYTES = MB
 TAIL_BYTES = 4096
 """Size of the end of its log that an invocation hands back, in bytes."""
 UNHANDLED = "Unhandled"
+RESERVED = "its ReservedConcurrentExecutions in the template"
+UNRESERVED = "this stack's limit for a function without ReservedConcurrentExecutions in the template"
 
 
 def _trace() -> str:
@@ -68,9 +71,22 @@ def stopping() -> LambdaError:
     return LambdaError(500, "ServiceException", "The stack is stopping.")
 
 
-def throttled() -> LambdaError:
-    """The function runs as often as it may at a time."""
-    return LambdaError(429, "TooManyRequestsException", "Rate Exceeded.")
+class Busy(LambdaError):
+    """No slot is free; `detail` names the function, the number and the setting for people.
+
+    `throttled`: Lambda would answer the same, for the template limits the function.
+    """
+
+    def __init__(self, detail: str, *, throttled: bool) -> None:
+        super().__init__(429, "TooManyRequestsException", "Rate Exceeded.")
+        self.detail = detail
+        self.throttled = throttled
+
+
+def limit_of(function: Function) -> str:
+    """The function, the number of its invocations at a time, and the setting that says so."""
+    setting = RESERVED if function.reserved else UNRESERVED
+    return f"{function.name} runs at most {function.concurrency} at a time, {setting}"
 
 
 def unhandled(kind: str, message: str) -> Answer:
@@ -124,6 +140,15 @@ def report(
         f"Billed Duration: {math.ceil(took_ms)} ms\tMemory Size: {memory_mb} MB\t"
         f"Max Memory Used: {math.ceil(peak / MB)} MB\t{init}{status}"
     )
+
+
+def error_text(answer: Answer) -> str:
+    """The type and message of a failure, for people."""
+    try:
+        told = json.loads(answer.payload)
+        return f"{told['errorType']}: {told['errorMessage']}"
+    except (ValueError, LookupError, TypeError):
+        return answer.payload.decode(errors="replace")
 
 
 def error_type(answer: Answer) -> str:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from .functions import Functions
-from .invocation import Invocation, LambdaError
+from .invocation import Busy, Invocation, LambdaError
 
 PATH = "/2015-03-31/functions/{name:path}/invocations"
 OF_PAGES = frozenset({"", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded"})
@@ -82,7 +82,7 @@ def _response(invocation: Invocation, status: int, body: bytes = b"") -> Respons
 
 def _refusal(refused: LambdaError) -> Response:
     body = {"Type": "User", "Message": str(refused), "message": str(refused)}
-    if refused.status == 429:
-        body["Reason"] = "ReservedFunctionConcurrentInvocationLimitExceeded"
+    if isinstance(refused, Busy):
+        body["Reason"] = f"{'ReservedFunction' if refused.throttled else ''}ConcurrentInvocationLimitExceeded"
     headers = {"x-amzn-ErrorType": refused.kind}
     return Response(json.dumps(body), refused.status, headers, media_type="application/json")

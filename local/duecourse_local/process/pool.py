@@ -5,7 +5,8 @@ import os
 import time
 from collections import deque
 
-from ..aws.invocation import Answer, InitFailed, Invocation, LambdaError, stopping, throttled
+from ..aws.invocation import Answer, InitFailed, Invocation, LambdaError, stopping
+from ..aws.slots import Slots
 from ..stack.logs import Log
 from ..template.model import Function
 from .code import Code, Version
@@ -45,6 +46,7 @@ class Pool:
         first: bytes | None = None,
     ) -> None:
         self.function = function
+        self.slots = Slots(function)
         self._environment = environment
         self._log = log
         self._rules = rules
@@ -57,7 +59,7 @@ class Pool:
         """Free processes and since when (time.monotonic()), the last used at the end, unused ones at the beginning."""
         self._waiting: deque[asyncio.Future[Worker]] = deque()
         self._growing: set[asyncio.Task[None]] = set()
-        self._running = self._starting = 0
+        self._starting = 0
         self._closed = False
 
     def pids(self) -> list[int]:
@@ -69,20 +71,16 @@ class Pool:
         async with self._starts.turn:
             self._put_back(await self._started("-"))
 
-    async def invoke(self, invocation: Invocation) -> Answer:
-        """Run the invocation on a free process, or on a new one. Raises LambdaError (429) if the limit is reached."""
-        if self._closed:
-            raise stopping()
-        if self._running >= self.function.concurrency:
-            raise throttled()
-        self._running += 1
+    async def run(self, invocation: Invocation) -> Answer:
+        """Run the invocation on a free process, or on a new one; the slot is given back. Raises LambdaError."""
         try:
             worker = await self._free() or await self._next(invocation.request_id)
             answer = await worker.run(invocation)
         except InitFailed as failure:
             return failure.answer
         finally:
-            self._running -= 1
+            self.slots.give_back()
+        # Whoever has got the slot runs later than this: it finds the process free.
         if self._usable(worker):
             self._put_back(worker)
         else:
@@ -182,6 +180,7 @@ class Pool:
     async def close(self) -> None:
         """End every process."""
         self._closed = True
+        self.slots.close()
         while waiting := self._first_waiting():
             waiting.set_exception(stopping())
         for growing in self._growing:

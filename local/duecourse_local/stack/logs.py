@@ -1,5 +1,7 @@
 """Logs of functions and services: a file each, and, for `up`, the terminal."""
 
+import json
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +28,12 @@ class Log:
             with suppress(OSError):
                 for line in lines:
                     self._hear(self._name, line.decode(errors="replace"))
+
+    def note(self, level: str, message: str) -> None:
+        """Write a line of the harness's own, as JSON: time, level and message."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        line = json.dumps({"timestamp": stamp, "level": level, "message": message}, ensure_ascii=False)
+        self.write(f"{line}\n".encode())
 
     @property
     def descriptor(self) -> int:

@@ -91,7 +91,8 @@ class Services:
         await serve(lambda_api(self.functions, *moved), invokes, guard, parts)
         self._say("lambda", self.lambda_url)
         authorize = access.authorizer(self._options.auth, self._state.path)
-        await serve(http_api(Routes(self.described), self.functions, authorize), api, guard, parts)
+        gateway = http_api(Routes(self.described), self.functions, authorize, self._logs.of("api"))
+        await serve(gateway, api, guard, parts)
         self._say("api", self.api)
         parts.push_async_callback(self.functions.close)  # before the servers, which then have nobody to wait for
         await self._start_bridge()
@@ -246,6 +247,7 @@ class Services:
             [self._pool(function) for function in self.described],
             destine=deliverer(self.aws, self._notice),
             notice=self._notice,
+            log=self._logs.of("lambda"),
             retry_waits=options.retry_waits,
         )
         self._parts.push_async_callback(self.functions.close)

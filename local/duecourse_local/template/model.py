@@ -65,6 +65,8 @@ class Function:
     sources: tuple[Source, ...] = ()
     packages: Path | None = None
     """Folder of what its requirements.txt lists."""
+    reserved: bool = False
+    """True where the template sets `concurrency`: Lambda then throttles what comes beyond it."""
 
     @property
     def log_group(self) -> str:

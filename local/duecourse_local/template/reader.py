@@ -171,6 +171,7 @@ class Template:
             memory_mb=int(read("MemorySize", 128)),
             timeout=float(read("Timeout", 3)),
             concurrency=int(read("ReservedConcurrentExecutions", DEFAULT_CONCURRENCY)),
+            reserved=read("ReservedConcurrentExecutions") is not None,
             environment=logging_variables(read("LoggingConfig", {}))
             | {name: text_of(value) for name, value in read("Environment", {}).get("Variables", {}).items()},
             layers=self._layers(read("Layers", [])),

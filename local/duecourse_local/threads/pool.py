@@ -6,9 +6,9 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psutil
 
@@ -21,6 +21,7 @@ from ..aws.invocation import (
     MAX_SYNC_BYTES,
     UNHANDLED,
     Answer,
+    Busy,
     InitFailed,
     Invocation,
     begun,
@@ -28,10 +29,9 @@ from ..aws.invocation import (
     exited,
     oversized,
     report,
-    stopping,
-    throttled,
     timed_out,
 )
+from ..aws.slots import Slots
 from ..process.code import Code
 from ..stack.logs import Log
 from ..template.model import Function
@@ -43,6 +43,7 @@ NOT_YET = "-"
 """The id of no request: the handler is being loaded."""
 LOOK_EVERY_S = 0.1
 """Time between two looks at a function's code: a changed one is loaded again."""
+NO_TURN = "{} runs one at a time with all functions that have routes, for they are threads of one process"
 GRACE_S = 5.0
 """Longest time that a stop waits for running calls: a thread cannot be ended."""
 
@@ -50,19 +51,20 @@ GRACE_S = 5.0
 class ThreadPool:
     """A function and its threads.
 
-    `turn` is held while its handler runs; `app_of_it` makes the App of a handler of the product's; `first` is the event
-    that makes the function warm.
+    `turn` is held while its handler runs, and waited for as long as the function's timeout. `app_of_it` makes the App
+    of a handler of the product's; `first` is the event that makes the function warm.
     """
 
     def __init__(
         self,
         function: Function,
         log: Log,
-        turn: AbstractContextManager[Any],
+        turn: asyncio.Semaphore,
         app_of_it: Callable[[], App],
         first: bytes | None = None,
     ) -> None:
         self.function = function
+        self.slots = Slots(function)
         self._log = log
         self._turn = turn
         self._app_of_it = app_of_it
@@ -83,7 +85,8 @@ class ThreadPool:
         """Load the handler, and have it handle its first event, where there is one. Raises InitFailed."""
         await self._load_handler()
         if self._first is not None:
-            await self.invoke(Invocation(self._first))
+            await self.slots.take(self.function.timeout)
+            await self.run(Invocation(self._first))
 
     async def _load_handler(self) -> None:
         self._loaded = self._code.version
@@ -92,15 +95,15 @@ class ThreadPool:
             raise InitFailed(loaded)
         self._handler = loaded
 
-    async def invoke(self, invocation: Invocation) -> Answer:
-        """Run the invocation on a thread. Raises LambdaError where the limit is reached.
+    async def run(self, invocation: Invocation) -> Answer:
+        """Run the invocation on a thread. Raises Busy where its turn does not come in time.
 
-        A call that takes too long gets an answer, but continues: it keeps its place until it ends.
+        A call that takes too long gets an answer, but continues: it keeps its slot until it ends.
         """
-        if self._closed:
-            raise stopping()
-        if self._busy >= self.function.concurrency:
-            raise throttled()
+        try:
+            await self._enter()
+        except InitFailed as failure:
+            return failure.answer
         began = time.perf_counter()
         self._note(invocation, begun(invocation))
         answer = await self._answer(invocation)
@@ -112,23 +115,37 @@ class ThreadPool:
     async def _answer(self, invocation: Invocation) -> Answer:
         until = time.monotonic() + self.function.timeout
         try:
-            if self._handler is None or self._loaded != self._code.version:
-                await self._load_handler()
             async with asyncio.timeout(self.function.timeout):
-                return await self._on_a_thread(lambda: self._run(invocation, until))
-        except InitFailed as failure:
-            return failure.answer
+                return await self._on_a_thread(lambda: self._run(invocation, until), self._leave)
         except TimeoutError:
             self._note(invocation, cut_off(invocation, self.function.timeout))
             return timed_out(invocation.request_id, self.function.timeout)
 
-    async def _on_a_thread(self, work: Callable[[], T]) -> T:
-        """Answer of `work`, which must not raise."""
+    async def _enter(self) -> None:
+        """Have the newest code loaded, and the turn; where that fails, the slot is given back."""
+        try:
+            if self._handler is None or self._loaded != self._code.version:
+                await self._load_handler()
+            async with asyncio.timeout(self.function.timeout):
+                await self._turn.acquire()
+        except BaseException as error:
+            self.slots.give_back()
+            if isinstance(error, TimeoutError):
+                raise Busy(NO_TURN.format(self.function.name), throttled=False) from None
+            raise
+
+    def _leave(self) -> None:
+        self._turn.release()
+        self.slots.give_back()
+
+    async def _on_a_thread(self, work: Callable[[], T], ended: Callable[[], None] = lambda: None) -> T:
+        """Answer of `work`, which must not raise; `ended` is called when it ends, however late."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
 
         def end(answer: T) -> None:
             self._busy -= 1
+            ended()
             if not done.done():
                 done.set_result(answer)
 
@@ -151,8 +168,7 @@ class ThreadPool:
     def _run(self, invocation: Invocation, until: float) -> Answer:
         def handle() -> Answer:
             assert self._handler is not None  # noqa: S101 - for the type
-            with self._turn:
-                answer = self._handler(json.loads(invocation.payload), self._context(invocation, until))
+            answer = self._handler(json.loads(invocation.payload), self._context(invocation, until))
             body = json.dumps(answer).encode()
             return Answer(body) if len(body) <= MAX_SYNC_BYTES else oversized(len(body))
 
@@ -201,6 +217,7 @@ class ThreadPool:
         if self._closed:
             return
         self._closed = True
+        self.slots.close()
         until = time.monotonic() + GRACE_S
         while self._busy and time.monotonic() < until:
             await asyncio.sleep(0.01)

@@ -1,11 +1,12 @@
 """Functions that are threads of one process: the one open store, the environment, the standard output."""
 
+import asyncio
 import logging
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from types import TracebackType
 from typing import Self
@@ -66,7 +67,7 @@ class SharedProcess:
         self._variables = united(described, environment)
         self._layers = dict.fromkeys(str(layer) for function in described for layer in function.layers)
         self._logs = logs
-        self._http_turn = threading.Lock()
+        self._http_turn = asyncio.Semaphore(1)
         self._apps: list[App] = []
 
     def __enter__(self) -> Self:
@@ -96,7 +97,7 @@ class SharedProcess:
 
     def pool(self, function: Function, first: bytes | None) -> ThreadPool:
         """The threads of a function; those with routes take turns, for Powertools keeps a request in a class."""
-        turn = self._http_turn if function.routes else nullcontext()
+        turn = self._http_turn if function.routes else asyncio.Semaphore(function.concurrency)
         return ThreadPool(function, self._logs.of(function.name), turn, cache(partial(self._app_of, function)), first)
 
     def wire(self, functions: Functions) -> None:

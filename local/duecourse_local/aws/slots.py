@@ -1,0 +1,88 @@
+"""Slots of one function: its invocations at a time, and those that wait for a free slot."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from ..template.model import Function
+from .invocation import Busy, limit_of, stopping
+
+Turn = asyncio.Future[None]
+
+
+class Slots:
+    """As many slots as the function may run invocations at a time.
+
+    A free slot goes to the caller that has waited longest, and to an event only where no caller waits: a caller waits
+    for seconds, an event may wait for hours.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._callers: deque[Turn] = deque()
+        self._events: deque[Turn] = deque()
+        self._closed = False
+        self.taken = 0
+
+    @property
+    def events(self) -> int:
+        """Number of events that wait."""
+        return _waiting(self._events)
+
+    @property
+    def callers(self) -> int:
+        """Number of callers that wait."""
+        return _waiting(self._callers)
+
+    async def take(self, within_s: float = 0.0, *, event: bool = False) -> None:
+        """Take a slot, at once or within so many seconds. Raises Busy, and LambdaError when the stack stops."""
+        if self._closed:
+            raise stopping()
+        if self.taken < self._function.concurrency:
+            self.taken += 1
+        elif within_s <= 0 or not self._function.concurrency:
+            raise self._busy()
+        else:
+            await self._wait(self._events if event else self._callers, within_s)
+
+    def give_back(self) -> None:
+        """Hand a slot on to whoever waits, in this turn of the event loop, or have it free."""
+        if turn := next(self._turns(), None):
+            turn.set_result(None)
+        else:
+            self.taken -= 1
+
+    def close(self) -> None:
+        """Turn away all that wait, and all that come."""
+        self._closed = True
+        for turn in self._turns():
+            turn.set_exception(stopping())
+
+    async def _wait(self, line: deque[Turn], within_s: float) -> None:
+        turn: Turn = asyncio.get_running_loop().create_future()
+        line.append(turn)
+        try:
+            async with asyncio.timeout(within_s):
+                await turn
+        except BaseException as error:
+            # The slot may have come in the same turn of the loop as the timeout or the cancellation.
+            if turn.done() and not turn.cancelled() and not turn.exception():
+                self.give_back()
+            if isinstance(error, TimeoutError):
+                raise self._busy() from None
+            raise
+
+    def _busy(self) -> Busy:
+        return Busy(limit_of(self._function), throttled=self._function.reserved)
+
+    def _turns(self) -> Iterator[Turn]:
+        """Take turns from the lines until both are empty; those that gave up are left out."""
+        for line in (self._callers, self._events):
+            while line:
+                turn = line.popleft()
+                if not turn.done():
+                    yield turn
+
+
+def _waiting(line: Iterable[Turn]) -> int:
+    return sum(1 for turn in line if not turn.done())
