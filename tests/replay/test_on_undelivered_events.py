@@ -38,7 +38,7 @@ def standing(store: MemoryStore) -> Task:
 
 
 def test_every_saved_event_is_replayed_here() -> None:
-    assert cases("on_undelivered") == {"timed_out", "cannot_start", "too_old", "some_bad", "bad_shape"}
+    assert cases("on_undelivered") == {"timed_out", "cannot_start", "too_old", "some_bad", "bad_shape", "bad_request"}
 
 
 @pytest.mark.parametrize("begun", [True, False])
