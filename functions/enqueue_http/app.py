@@ -1,4 +1,4 @@
-"""The HTTP API, as API Gateway invokes it."""
+"""The HTTP API, as API Gateway, a function URL or a load balancer invokes it."""
 
 from typing import Any
 
@@ -11,5 +11,5 @@ __all__ = ["api", "handler"]
 
 @Handler
 def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Answer one request of the HTTP API (payload format 2.0)."""
+    """Answer one request. Raises InvalidInput for an event that is none."""
     return serve(app, event, context)

@@ -61,3 +61,25 @@ def _persisted(addresses: dict[str, Any]) -> bool:
     with redis.Redis.from_url(addresses["store"]) as client:
         persistence = client.info("persistence")
     return persistence["aof_pending_bio_fsync"] == 0 and persistence["aof_buffer_length"] == 0
+
+
+def test_requests_that_no_route_takes_get_problem_documents(http: urllib3.PoolManager) -> None:
+    with Stack(Options(tick=0, store="memory://")) as stack:
+        typed = {"content-type": "text/plain"}
+        unknown = http.request("POST", stack.api + "/task", body=b"a=1", headers=typed)
+        assert (unknown.status, unknown.headers["content-type"]) == (404, "application/problem+json")
+        assert unknown.json()["detail"] == "Nothing answers to POST /task: did you mean /tasks?"
+        wrong = http.request("PUT", stack.api + "/tasks", body=b"a=1", headers=typed)
+        assert (wrong.status, wrong.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
+        asked = http.request("OPTIONS", stack.api + "/tasks")
+        assert (asked.status, asked.headers["allow"], asked.data) == (204, "GET, HEAD, OPTIONS, POST", b"")
+
+
+def test_head_has_the_headers_of_get_and_no_body(http: urllib3.PoolManager) -> None:
+    with Stack(Options(tick=0, store="memory://")) as stack:
+        for path in ("/tasks", "/docs", "/health", "/nothing"):
+            got, head = (http.request(method, stack.api + path) for method in ("GET", "HEAD"))
+            assert (head.status, head.data) == (got.status, b"")
+            assert head.headers["content-type"] == got.headers["content-type"]
+            if got.status == 200:
+                assert int(head.headers["content-length"]) == len(got.data)

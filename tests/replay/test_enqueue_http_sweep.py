@@ -81,7 +81,8 @@ QUERY = st.sampled_from(
 
 def ask(method: str, path: str, body: str | None, query: dict[str, str]) -> dict[str, Any]:
     """What the function answers to a request."""
-    event = saved("enqueue_http/add_poll") | {"rawPath": path, "body": body, "queryStringParameters": query}
+    event = saved("enqueue_http/add_poll") | {"body": body, "queryStringParameters": query}
+    event |= {"routeKey": "$default", "rawPath": path}
     event["requestContext"]["http"] |= {"method": method, "path": path}
     found: dict[str, Any] = invoke("enqueue_http", event)
     return found

@@ -22,7 +22,14 @@ HOOK = json.dumps({"kind": "webhook", "payload": {"url": "https://example.com/ho
 
 
 def test_every_saved_event_is_listed_here() -> None:
-    assert cases("enqueue_message") == {"sqs_two", "sqs_some_bad", "rabbitmq", "bad_rabbitmq", "bad_shape"}
+    assert cases("enqueue_message") == {
+        "sqs_two",
+        "sqs_some_bad",
+        "rabbitmq",
+        "bad_rabbitmq",
+        "bad_shape",
+        "bad_request",
+    }
 
 
 def failed(answer: Any) -> list[str]:

@@ -26,7 +26,7 @@ NOTHING = {"added": 0, **Drained()._asdict()}
 GOOD = {"one_bell", "many_bells", "strange_key"}
 WARM = {"warm", "warm_strange_key"}
 WATCHED = {"watched_keys", "watched_key_heard_late", "strange_expired"}
-BAD = {"bad_version", "bad_shape", "bad_door", "bad_expired", "bad_warm"}
+BAD = {"bad_request", "bad_version", "bad_shape", "bad_door", "bad_expired", "bad_warm"}
 WATCH = {"pattern": "send_message-{user}-{type}", "kind": "webhook", "payload": {"url": "http://127.0.0.1:9/"}}
 
 

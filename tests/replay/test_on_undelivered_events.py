@@ -161,7 +161,7 @@ def test_a_function_that_was_invoked_spends_an_attempt(store: MemoryStore, why: 
 
 
 def test_every_saved_event_is_replayed_here() -> None:
-    assert cases("on_undelivered") == {"timed_out", "cannot_start", "too_old", "some_bad", "bad_shape"}
+    assert cases("on_undelivered") == {"timed_out", "cannot_start", "too_old", "some_bad", "bad_shape", "bad_request"}
 
 
 @pytest.mark.parametrize("begun", [True, False])

@@ -149,7 +149,12 @@ def test_one_that_is_cancelled_is_polled_no_more(web: Web) -> None:
     _, told = ask()
     event = saved("enqueue_http/cancel_webhook")
     path = f"/tasks/{told['task']}"
-    event |= {"rawPath": path, "queryStringParameters": {"queue": told["queue"]}, "rawQueryString": ""}
+    event |= {
+        "pathParameters": {"id": told["task"]},
+        "rawPath": path,
+        "queryStringParameters": {"queue": told["queue"]},
+        "rawQueryString": "",
+    }
     event["requestContext"]["http"]["path"] = path
     assert invoke("enqueue_http", event)["statusCode"] == 204
     seen = show()

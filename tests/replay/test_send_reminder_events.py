@@ -26,7 +26,7 @@ ADDRESSES = {
 def test_every_saved_event_is_listed_here() -> None:
     assert cases("send_reminder") == {
         "one_task", "to_a_phone", "to_a_webhook", "stale_lease",
-        "from_sqs", "from_rabbitmq", "bad_shape", "bad_source", "bad_message",
+        "from_sqs", "from_rabbitmq", "bad_shape", "bad_source", "bad_message", "bad_request",
     }  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def ask(
     event["requestContext"] |= {} if authorizer is None else {"authorizer": authorizer}
     event["headers"] |= {name.replace("_", "-"): value for name, value in headers.items()}
     pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
-    event |= {"rawPath": path, "rawQueryString": query, "queryStringParameters": pairs}
+    event |= {"routeKey": "$default", "rawPath": path, "rawQueryString": query, "queryStringParameters": pairs}
     event["body"] = body if isinstance(body, str) or body is None else json.dumps(body)
     answer = invoke("enqueue_http", event, context)
     text = answer.get("body") or ""
@@ -55,10 +55,11 @@ def ask(
 def replay(case: str, **changes: Any) -> tuple[int, Any]:
     """The status and the document that a saved request is answered with, each refusal a problem document."""
     answer = invoke("enqueue_http", saved(f"enqueue_http/{case}") | changes)
-    is_json = "json" in answer["headers"].get("Content-Type", "json")
+    headers = {name: one[0] for name, one in answer.get("multiValueHeaders", {}).items()} | answer.get("headers", {})
+    is_json = "json" in headers.get("Content-Type", "json")
     body = json.loads(answer["body"]) if answer.get("body") and is_json else {}
     if answer["statusCode"] >= 400 and "store" not in body:
-        assert answer["headers"]["Content-Type"] == "application/problem+json"
+        assert headers["Content-Type"] == "application/problem+json"
         assert body["status"] == answer["statusCode"]
     return answer["statusCode"], body
 

@@ -116,6 +116,10 @@ ROUTES = {
 }  # fmt: skip
 
 
+DEFAULT_ROUTE = "X-AMAZON-APIGATEWAY-ANY-METHOD $default"
+"""Route of every request that no other route takes: the function answers it with a problem document, or as HEAD."""
+
+
 def timeouts_ms(name: str) -> list[int]:
     """A function's timeout, in each case where it depends on a condition."""
     timeout = properties(name)["Timeout"]
@@ -283,7 +287,8 @@ def test_the_api_lets_nobody_in_without_a_signature_or_a_token() -> None:
 
 
 def test_every_route_of_the_api_leads_to_its_function() -> None:
-    assert operations().keys() == ROUTES
+    assert operations().keys() == ROUTES | {DEFAULT_ROUTE}
+    assert operations()[DEFAULT_ROUTE]["isDefaultRoute"] is True
     for operation in operations().values():
         leads = operation["x-amazon-apigateway-integration"]
         assert (leads["type"], leads["httpMethod"], leads["payloadFormatVersion"]) == ("aws_proxy", "POST", "2.0")
@@ -310,6 +315,27 @@ def test_a_rule_for_tenants_that_the_template_takes_is_a_setting_that_passes(rul
     assert environment("EnqueueHttpFunction")["DUECOURSE_TENANT_FROM"] == {"Ref": "TenantFrom"}
     assert environment("EnqueueHttpFunction")["DUECOURSE_TENANT_MAX_QUEUES"] == {"Ref": "TenantMaxQueues"}
     assert environment("EnqueueHttpFunction")["DUECOURSE_TENANT_MAX_QUERIES"] == {"Ref": "TenantMaxQueries"}
+
+
+@pytest.mark.parametrize(
+    ("path", "fits"), [("", True), ("/jobs", True), ("/a/b.c", True), ("jobs", False), ("/", False)]
+)
+def test_a_base_path_that_the_template_takes_is_a_setting_that_passes(path: str, fits: bool) -> None:
+    assert bool(re.fullmatch(template()["Parameters"]["BasePath"]["AllowedPattern"], path)) == fits
+    if fits:
+        assert parse({"DUECOURSE_BASE_PATH": path}).base_path == path
+    else:
+        with pytest.raises(InvalidSettings):
+            parse({"DUECOURSE_BASE_PATH": path})
+    assert environment("EnqueueHttpFunction")["DUECOURSE_BASE_PATH"] == {"Ref": "BasePath"}
+
+
+def test_a_load_balancer_is_closed_by_default_and_never_open_beside_a_rule() -> None:
+    assert template()["Parameters"]["LoadBalancer"]["Default"] == parse({}).load_balancer == "closed"
+    assert environment("EnqueueHttpFunction")["DUECOURSE_LOAD_BALANCER"] == {"Ref": "LoadBalancer"}
+    rule = template()["Rules"]["BalancerNamesNoCaller"]
+    assert rule["RuleCondition"] == {"Fn::Equals": [{"Ref": "LoadBalancer"}, "open"]}
+    assert rule["Assertions"][0]["Assert"] == {"Fn::Equals": [{"Ref": "TenantFrom"}, ""]}
 
 
 def test_the_tick_comes_once_a_minute() -> None:

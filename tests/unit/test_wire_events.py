@@ -71,7 +71,8 @@ def test_a_missing_field_is_named(field: str) -> None:
 
 def test_wrong_events_are_refused_by_field() -> None:
     assert wrong_field(None) == "event"
-    assert wrong_field({"source": "aws.events"}) == "source"
+    assert wrong_field({"source": "aws.events"}) == "event"
+    assert wrong_field(sent() | {"source": "aws.events"}) == "source"
     assert wrong_field(sent() | {"version": "2"}) == "version"
     assert wrong_field(sent() | {"tasks": {}}) == "tasks"
     assert wrong_field(sent() | {"tasks": [7]}) == "tasks.0"

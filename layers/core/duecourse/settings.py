@@ -43,6 +43,8 @@ SPEAKING = {"warm"}
 NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SEAL_KEY = re.compile(r"file:///\S+|arn:[a-z-]+:kms:[!-~]+|alias/[A-Za-z0-9/_-]{1,250}|(mrk-)?[0-9a-f-]{32,36}")
 HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
+BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]{1,64}){1,8}")
+OPEN, CLOSED = "open", "closed"
 COUNTRIES = re.compile(r"\s*[A-Z]{2}\s*(,\s*[A-Z]{2}\s*)*")
 name_of_secret = written_as(
     re.compile(r"(?!.*://)[A-Za-z0-9/_+=.@:-]{1,2048}"),
@@ -227,6 +229,18 @@ class Settings:
         written_as(HEADER, "must be 1 to 64 characters of A-Z a-z 0-9 -"),
         "Header that names the tenant of a request; for local stacks only, since callers choose its value.",
     ] = ""
+    load_balancer: Annotated[
+        str,
+        written_as(re.compile(f"{OPEN}|{CLOSED}"), f"must be {OPEN} or {CLOSED}"),
+        "Requests through an Application Load Balancer, which verifies no caller: open or closed. Open: each client of "
+        "the load balancer may do everything. Closed: they are answered with 403, but for `/health` and the docs.",
+    ] = CLOSED
+    base_path: Annotated[
+        str,
+        written_as(BASE_PATH, "must be a path without a slash at its end, such as /jobs"),
+        "Path before those of the HTTP API where a load balancer, a function URL or one route for all paths leads to "
+        "it, such as /jobs.",
+    ] = ""
     tenant_quotas: Annotated[
         dict[str, Quotas],
         json_such_as(QUOTAS, read_quotas),
@@ -303,6 +317,11 @@ class Settings:
             raise InvalidSettings([FieldError("DUECOURSE_STORE", NO_STORE)])
 
     @property
+    def opens_load_balancer(self) -> bool:
+        """True where each client of a load balancer may do everything."""
+        return self.load_balancer == OPEN
+
+    @property
     def are_tenants_apart(self) -> bool:
         """True where callers of the HTTP API have tenants of their own."""
         return bool(self.tenant_from or self.tenant_header)
@@ -365,6 +384,8 @@ def _clashes(given: Settings) -> Iterator[tuple[str, str]]:
     yield from _clashes_of_quotas(given)
     if given.tenant_from and given.tenant_header:
         yield "TENANT_HEADER", "must be empty beside DUECOURSE_TENANT_FROM: no caller chooses its own tenant"
+    if given.tenant_from and given.opens_load_balancer:
+        yield "LOAD_BALANCER", "must be closed beside DUECOURSE_TENANT_FROM: a load balancer names no caller"
     if given.warm_ms >= given.warm_idle_ms:
         yield "WARM", "must be shorter than DUECOURSE_WARM_IDLE"
     if given.watch:

@@ -23,12 +23,14 @@ from .examples import REF, Schema, example, reachable, replaced
 Operation = dict[str, Any]
 Rejection = type[DuecourseError]
 DESCRIPTION = (
-    "Delayed, repeated and polled tasks for AWS Lambda. Instants are RFC 3339 with an offset; durations are texts"
-    " such as `5m`, ISO 8601 (`PT5M`) or seconds, at most 100 years. Bodies are JSON, with `Content-Type: "
-    "application/json`. Errors are problem documents (RFC 9457); a rejected request changes nothing. A deployed "
-    "API requires signed requests (SigV4, service `execute-api`), or tokens (`Auth=jwt`). API Gateway answers "
-    'others with 403 and `{"message":"Forbidden"}`, or 401 and `{"message":"Unauthorized"}`. Where callers have '
-    "roles, an operator names a tenant in the query parameter `tenant` of any request."
+    "Delayed, repeated and polled tasks for AWS Lambda and workers of your own. "
+    "Instants are RFC 3339 with an offset; durations are texts such as `5m`, ISO 8601 (`PT5M`) or seconds, at most "
+    "100 years. Bodies are JSON, with `Content-Type: application/json`. Errors are problem documents (RFC 9457); a "
+    "rejected request changes nothing. An unknown path is answered with 404, a path with another method with 405 and "
+    "`Allow`. HEAD is answered as GET, without the body; OPTIONS with 204 and `Allow`. A deployed API requires signed "
+    "requests (SigV4, service `execute-api`), or tokens (`Auth=jwt`). API Gateway answers others with 403 and "
+    '`{"message":"Forbidden"}`, or 401 and `{"message":"Unauthorized"}`. Where callers have roles, an operator names a '
+    "tenant in the query parameter `tenant` of any request."
 )
 
 SECURITY = {

@@ -1,27 +1,29 @@
 """The HTTP API: the routes put together, and its rejections as problem documents."""
 
+import base64
 import logging
 from typing import Any
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestUnsupportedContentType, RequestValidationError
 
+from duecourse.domain.task import Json
 from duecourse.errors import DuecourseError, InvalidInput
 from duecourse.routes import docs, health, leases, queries, queues, reminders, schedules, tasks
 from duecourse.routes.api import Api, check
 from duecourse.routes.idempotency import idempotent
 from duecourse.routes.parts import rejection
-from duecourse.routes.request import Request, serving
+from duecourse.routes.request import Request, served, serving
 from duecourse.wire.http import problems
 from duecourse.wire.http.body import MAX_BODY_BYTES, parse_body
 from duecourse.wire.http.fields import field_errors
+from duecourse.wire.http.gateways import read_request
 from duecourse.wiring import App
 
 
-def read_body(text: str) -> dict[str, Any]:
-    """The JSON object in the body, within the bound of its route."""
-    return parse_body(text, tasks.BODY_BYTES.get(api.current_event.path, MAX_BODY_BYTES))
+def read_body(_sent: str) -> dict[str, Any]:
+    """The JSON object in the body, within the bound of its route; the router hands on Base64 as it came."""
+    return parse_body(served().text, tasks.BODY_BYTES.get(api.current_event.path, MAX_BODY_BYTES))
 
 
 api = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
@@ -46,8 +48,6 @@ def translate(error: Exception) -> Exception:
     match error:
         case DuecourseError():
             return error
-        case NotFoundError():
-            return problems.NoSuchRoute(f"Nothing answers to {api.current_event.http_method} {api.current_event.path}.")
         case RequestUnsupportedContentType():
             return problems.UnsupportedBody()
         case RequestValidationError():
@@ -58,7 +58,20 @@ def translate(error: Exception) -> Exception:
 api.exception_handler(Exception)(reject)
 
 
-def serve(app: App, event: dict[str, Any], context: Any, source: str = "") -> dict[str, Any]:
-    """Answer one request (payload format 2.0) with this App; `source` is for one that did not come by HTTP."""
-    with serving(Request(app, event, context.get_remaining_time_in_millis, source)) as request:
-        return api.resolve(request.typed(), context)
+def serve(app: App, event: Json, context: Any, source: str = "") -> dict[str, Any]:
+    """Answer one request with this App; `source` is for one that did not come by HTTP.
+
+    Raises InvalidInput for an event that is no request of API Gateway, a function URL or a load balancer.
+    """
+    asked = read_request(event, app.settings.base_path)
+    with serving(Request(app, asked.event, context.get_remaining_time_in_millis, source)) as request:
+        answer = api.resolve(request.typed(), context)
+    return asked.answer(_headers_of(answer) if request.is_head else answer)
+
+
+def _headers_of(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer without its body, whose length its headers keep."""
+    body = answer["body"] or ""
+    length = len(base64.b64decode(body) if answer["isBase64Encoded"] else body.encode(errors="surrogatepass"))
+    headers = {**answer["headers"], "Content-Length": str(length)}
+    return {**answer, "headers": headers, "body": "", "isBase64Encoded": False}

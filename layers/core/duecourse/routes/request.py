@@ -12,9 +12,10 @@ from typing import Any
 from duecourse.domain.access import Principal, Role, principal_of
 from duecourse.domain.task import DEFAULT_TENANT, new_id
 from duecourse.errors import FieldError, InvalidInput
+from duecourse.wire.http.gateways import BALANCER
 from duecourse.wire.http.headers import CHANGING, KEY_HEADER, READING, is_json, read_key
 from duecourse.wire.http.identity import read_identity
-from duecourse.wire.http.problems import ForeignTenant, NoTenant, RoleMissing, UnsupportedBody
+from duecourse.wire.http.problems import ForeignTenant, NoTenant, RoleMissing, UnsupportedBody, UnverifiedCaller
 from duecourse.wire.http.usual import HTTP
 from duecourse.wire.settings.variables import NAME, WRONG_NAME
 from duecourse.wiring import App
@@ -25,7 +26,7 @@ TYPE, JSON, UNREAD = "content-type", "application/json", "application/octet-stre
 
 
 class Request:
-    """One request (an event of the HTTP API, payload format 2.0), and the App that serves it."""
+    """One request (an event of payload format 2.0, as `read_request` makes it), and the App that serves it."""
 
     def __init__(self, app: App, event: Mapping[str, Any], remaining_ms: Callable[[], int], source: str = "") -> None:
         self.app = app
@@ -36,8 +37,9 @@ class Request:
         self.since = 0
         """Time (epoch ms) since which this request may have been done in part; 0 where it is new."""
         self._event = event
-        self._http: Mapping[str, Any] = event["requestContext"]["http"]
-        self._headers: dict[str, str] = {name.lower(): value for name, value in event["headers"].items()}
+        self._context: Mapping[str, Any] = event["requestContext"]
+        self.method: str = self._context["http"]["method"]
+        self._headers = {name.lower(): str(value) for name, value in event["headers"].items()}
         self._numbers = count()
 
     @cached_property
@@ -46,7 +48,7 @@ class Request:
         access = self.app.access
         if access is None:
             return None
-        return principal_of(read_identity(self._event["requestContext"].get("authorizer")), access)
+        return principal_of(read_identity(self._context.get("authorizer")), access)
 
     @cached_property
     def tenant(self) -> str:
@@ -87,21 +89,22 @@ class Request:
 
     @property
     def _named(self) -> str | None:
-        given: str | None = (self._event.get("queryStringParameters") or {}).get(TENANT)
+        given: str | None = self._event["queryStringParameters"].get(TENANT)
         return given
 
     def key(self) -> str | None:
         """The Idempotency-Key; None where the request has none, or changes nothing. Raises MalformedKey."""
-        changes = self._http["method"] in CHANGING and self._event["rawPath"] not in READING
+        changes = self.method in CHANGING and self._event["rawPath"] not in READING
         given = self._headers.get(KEY_HEADER.lower()) if changes else None
         return None if given is None else read_key(given)
 
     def fingerprint(self) -> bytes:
         """32 bytes that differ where method, path, query or body do."""
         digest = sha256()
-        for text in (self._http["method"], self._event["rawPath"], self._event.get("rawQueryString") or ""):
+        for text in (self.method, self._event["rawPath"], self._event["rawQueryString"]):
             digest.update(text.encode(errors="surrogatepass") + b"\0")
-        digest.update(self._body())
+        body = self._event["body"]
+        digest.update(self._decoded if self._event["isBase64Encoded"] else body.encode(errors="surrogatepass"))
         return digest.digest()
 
     def new_id(self) -> str:
@@ -110,26 +113,44 @@ class Request:
             return new_id()
         return sha256(f"{self._seed}\0{next(self._numbers)}".encode()).hexdigest()[:24]
 
-    def typed(self) -> dict[str, Any]:
-        """The event with a content type as the router compares them: JSON, however written, or one it never reads.
+    @property
+    def is_head(self) -> bool:
+        """True where headers alone are asked for: the request is served as a GET whose body is left out."""
+        return self.method == "HEAD"
 
-        It reads forms too, and bodies without a type as JSON: any page of the web may send both to any address.
+    def typed(self) -> dict[str, Any]:
+        """The event for the router, which reads no other types of a body than JSON, and no encoded body.
+
+        It would read forms too, and bodies without a type as JSON: any page of the web may send both to any address.
         """
-        event, given = self._event, self._headers.get(TYPE)
-        if given is None and not event.get("body"):
-            return dict(event)
+        http = {**self._context["http"], "method": "GET" if self.is_head else self.method}
+        event = {**self._event, "requestContext": {**self._context, "http": http}, "isBase64Encoded": False}
+        given = self._headers.get(TYPE)
+        if given is None and not event["body"]:
+            return {**event, "headers": self._headers}
         return {**event, "headers": {**self._headers, TYPE: JSON if is_json(given or "") else UNREAD}}
+
+    @property
+    def text(self) -> str:
+        """The body. Raises InvalidInput for wrong Base64, and UnicodeDecodeError."""
+        return self._decoded.decode() if self._event["isBase64Encoded"] else self._event["body"]
 
     def check(self, role: Role | None) -> None:
         """Reject a caller without the role that the route needs, and what is wrong whether or not the route reads it.
 
         That is a body that is not said to be JSON, and a tenant that is invalid or not the caller's. A route without a
-        role has no tenant. Raises RoleMissing, NoTenant, ForeignTenant, UnsupportedBody and InvalidInput.
+        role has no tenant. Raises UnverifiedCaller, RoleMissing, NoTenant, ForeignTenant, UnsupportedBody and
+        InvalidInput.
         """
+        unverified = self.principal is None and BALANCER in self._context
+        if role and unverified and not self.app.settings.opens_load_balancer:
+            raise UnverifiedCaller
         if self.principal and role and not self.principal.may(role):
             raise RoleMissing(role, self.principal.name, self.principal.grant.roles)
-        if self._event.get("body") and not is_json(self._headers.get(TYPE, "")):
+        if self._event["body"] and not is_json(self._headers.get(TYPE, "")):
             raise UnsupportedBody
+        if self._event["isBase64Encoded"]:
+            _ = self._decoded
         if role or self.principal is None:
             _ = self.tenant
 
@@ -138,11 +159,12 @@ class Request:
         key = self.key()
         return None if key is None else f"{self.tenant}\0{key}\0{self.fingerprint().hex()}"
 
-    def _body(self) -> bytes:
-        body = self._event.get("body") or ""
-        if self._event.get("isBase64Encoded"):
-            return base64.b64decode(body)
-        return str(body).encode(errors="surrogatepass")
+    @cached_property
+    def _decoded(self) -> bytes:
+        try:
+            return base64.b64decode(self._event["body"], validate=True)
+        except ValueError:
+            raise InvalidInput([FieldError("body", "must be Base64, as isBase64Encoded says")]) from None
 
 
 _served: ContextVar[Request] = ContextVar("served")

@@ -25,9 +25,11 @@ from duecourse.domain.times import MAX_DURATION_MS
 from duecourse.domain.values import as_dict, replaced
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire import doubled
+from duecourse.wire.events.origin import check_origin
 
 SOURCE = "duecourse"
 VERSION = "1"
+EXPECTED = "an event with tasks of duecourse, or messages of SQS or Amazon MQ for RabbitMQ"
 TARGET = "lambda"
 """Receiver of a delivery, as the receiver itself knows it."""
 MAX_NUMBER = 2**53
@@ -85,7 +87,7 @@ def _common(task: Task) -> dict[str, Json]:
 
 def decode_tasks(event: Json) -> list[Task]:
     """The leased tasks of an event. Raises InvalidInput, naming the field, where it is not one of ours."""
-    return [_leased(entry) for entry in _entries(event)]
+    return [_leased(entry) for entry in _entries(check_origin(event, EXPECTED, ("source", "version", "tasks")))]
 
 
 def decode_message(body: bytes) -> Task:

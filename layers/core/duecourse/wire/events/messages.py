@@ -6,10 +6,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from duecourse.domain.task import Json
 from duecourse.errors import DuecourseError, FieldError, InvalidInput, MessagesFailed
+from duecourse.wire.events.origin import wrong_origin
 
 T = TypeVar("T")
 SQS = "aws:sqs"
 RABBITMQ = "aws:rmq"
+BROKERS = "an event of SQS, or of Amazon MQ for RabbitMQ"
 
 
 class Received(NamedTuple):
@@ -43,7 +45,7 @@ def read_each(event: Json, read: Callable[[Received], T]) -> Read[T]:
     """Read every message of a broker's event. Raises InvalidInput for another event."""
     batch = read_batch(event)
     if batch is None:
-        raise InvalidInput([FieldError("event", "must be an event of SQS, or of Amazon MQ for RabbitMQ")])
+        raise wrong_origin(event, BROKERS)
     return read_all(batch, read)
 
 
@@ -63,7 +65,7 @@ def read_batch(event: Json) -> Batch | None:
     if not isinstance(event, Mapping):
         return None
     try:
-        if "Records" in event:
+        if _is_of_sqs(event.get("Records")):
             return Batch([_of_sqs(record) for record in event["Records"]], partial=True)
         if event.get("eventSource") == RABBITMQ:
             queues = event["rmqMessagesByQueue"].items()
@@ -84,6 +86,13 @@ def answer(batch: Batch, failed: Collection[str]) -> dict[str, Json]:
     if failed:
         raise MessagesFailed(f"{len(failed)} of {len(batch.messages)} messages failed: {', '.join(sorted(failed))}")
     return {}
+
+
+def _is_of_sqs(records: Json) -> bool:
+    """True for records of SQS: other services, such as S3, send theirs in the same form."""
+    if not isinstance(records, list):
+        return False
+    return not records or (isinstance(records[0], Mapping) and records[0].get("eventSource") == SQS)
 
 
 def _of_sqs(record: Mapping[str, Any]) -> Received:

@@ -8,9 +8,11 @@ from typing import NamedTuple
 from duecourse.domain.history import Trigger
 from duecourse.domain.task import Json, Shard
 from duecourse.domain.watch import MAX_KEY_BYTES, Expired
+from duecourse.wire.events.origin import check_origin
 from duecourse.wire.events.tables import Table
 
 SOURCE, VERSION = ("duecourse.bridge",), ("1",)
+EXPECTED = "an event of duecourse's bridge: bells that rang, or bells to warm for"
 TRIGGERS = tuple(Trigger)
 MAX_WARM = 100
 """The most bells of one event that warms."""
@@ -38,7 +40,7 @@ def read_rings(event: Json) -> Rings:
     A ring is a key, the channel on which it was heard, the time (epoch ms), and its trigger, which the event calls
     `door`.
     """
-    table = Table(event)
+    table = Table(check_origin(event, EXPECTED, ("source", "version")))
     table.one_of("source", SOURCE)
     table.one_of("version", VERSION)
     bells = {ring.text("key"): _trigger(ring) for ring in table.tables("rings")}

@@ -1,12 +1,11 @@
 """Errors as problem documents (RFC 9457): one table from the error tree to HTTP."""
 
-from binascii import Error as Base64Error
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from duecourse import errors
 from duecourse.domain.values import as_dict
-from duecourse.errors import Conflict, DuecourseError, InvalidInput
+from duecourse.errors import MAX_FIELD, Conflict, DuecourseError, InvalidInput
 
 CONTENT_TYPE = "application/problem+json"
 URN = "urn:duecourse:problem:"
@@ -41,6 +40,20 @@ class NoSuchRoute(DuecourseError):
 
     code = "no-such-route"
 
+    def __init__(self, method: str = "", path: str = "", near: str = "") -> None:
+        hint = f": did you mean {near}?" if near else "."
+        super().__init__(f"Nothing answers to {method} {path[:MAX_FIELD]}{hint}" if path else None)
+
+
+class MethodNotAllowed(DuecourseError):
+    """The path has other methods than this one: the header Allow lists them."""
+
+    code = "method-not-allowed"
+
+    def __init__(self, method: str = "", path: str = "", allowed: Sequence[str] = ()) -> None:
+        self.allowed = ", ".join(allowed)
+        super().__init__(f"Nothing answers to {method} {path[:MAX_FIELD]}: it takes {self.allowed}." if path else None)
+
 
 class Forbidden(DuecourseError):
     """The caller may not do this."""
@@ -55,6 +68,12 @@ class RoleMissing(Forbidden):
         self.role = role
         has = ", ".join(sorted(roles)) or "no role"
         super().__init__(f"This request needs the role {role}; {name} has {has}." if role else None)
+
+
+class UnverifiedCaller(Forbidden):
+    """A load balancer verifies no caller. Set DUECOURSE_LOAD_BALANCER=open if each of its clients may do everything."""
+
+    code = "unverified-caller"
 
 
 class NoTenant(Forbidden):
@@ -84,13 +103,13 @@ class Problem(NamedTuple):
 STATUS: dict[type[BaseException], int] = {
     MalformedBody: 400,
     MalformedKey: 400,
-    Base64Error: 400,
     UnicodeDecodeError: 400,
     Forbidden: 403,
     errors.TaskNotFound: 404,
     errors.QueueNotFound: 404,
     errors.QueryNotFound: 404,
     NoSuchRoute: 404,
+    MethodNotAllowed: 405,
     Conflict: 409,
     errors.TaskDamaged: 409,
     errors.SealBroken: 409,
@@ -159,6 +178,8 @@ def _headers(error: DuecourseError, status: int) -> dict[str, str | list[str]]:
         return _retry_after(error.left_ms)
     if isinstance(error, errors.QuotaExceeded):
         return _retry_after(error.wait_ms)
+    if isinstance(error, MethodNotAllowed):
+        return {"Allow": error.allowed}
     return RETRY_AFTER if status == 503 else {}
 
 
