@@ -21,7 +21,7 @@ local function extend(sid, at)
   local ends_at = math.max(shard.NOW + lease_ms, before)
   call('ZADD', shard.LEASED, ends_at, sid)
   if r.delivery then
-    local _, kind = busy.names_of(r)
+    local kind = record.kind_of(r.rest)
     works[kind] = math.max(works[kind] or 0, ends_at)
   end
   return ends_at
@@ -29,6 +29,6 @@ end
 
 local ends = record.each(shard.FIRST + 2, 2, false, extend)
 for kind, until_at in pairs(works) do
-  busy.note(kind, until_at)
+  busy.runs(kind, until_at)
 end
 return { shard.NOW, bell.hang(false), ends }

@@ -77,7 +77,7 @@ local ENDINGS = {
   [fields.RAN_UNDELIVERED] = function(r, _, _, detail)
     require 'lapses'
     call('ZREM', shard.LEASED, '') -- what follows writes
-    busy.note_throttle(r)
+    busy.throttled(r)
     return lapses.undelivered(r, false, detail) and 5 or DEAD_
   end,
   [fields.RAN_RELEASE] = function(r, due, _, detail)

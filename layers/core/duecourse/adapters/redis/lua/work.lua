@@ -10,7 +10,7 @@
 
 local lease_ms = tonumber(ARGV[shard.FIRST])
 local ends_at, answers, late = shard.NOW + lease_ms, {}, {}
-local works, began = {}, {} -- targets and kinds of what begins; the targets alone
+local works = {} -- kind of what begins -> its target
 call('ZREM', shard.LEASED, '')
 
 -- It dies as one past its deadline that is claimed.
@@ -31,8 +31,7 @@ end
 
 local function begin(sid, r, token, nonce)
   places.free_place(sid, r.target)
-  local target, kind = busy.names_of(r)
-  works[target], works[kind], began[target] = true, true, true
+  works[record.kind_of(r.rest)] = r.target
   local ms = math.max(shard.NOW - r.due, 0)
   late[ms] = (late[ms] or 0) + 1
   r.target, r.delivery, r.fence, r.nonce, r.claimed = nil, token, shard.next_fence(), nonce, shard.NOW
@@ -64,11 +63,8 @@ for at = shard.FIRST + 1, #ARGV, 3 do
   end
 end
 lateness.count(late)
-for name in pairs(works) do
-  busy.note(name, ends_at)
-end
-for target in pairs(began) do
-  busy.widen(target)
+for kind, target in pairs(works) do
+  busy.begins(target, kind, ends_at)
 end
 if shard.ended or shard.occurred then
   require 'ends'
