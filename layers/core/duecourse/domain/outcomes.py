@@ -69,8 +69,8 @@ class Settlement(NamedTuple):
 
     `due_at` is used where given, else `delay_ms` after the server's now (again, retry, release).
     `state` is JSON text, None to leave it. `detail` is the error or reason; `result` the JSON text of Done's result.
-    `late_ms` is the time from the due time to the first line of the handler, -1 if nothing ran or a begin has counted
-    it; `waited_ms` is the part of it after the claim.
+    `late_ms` is the time from the due time to the first line of the handler; `waited_ms` is its part after the claim.
+    It is -1 if nothing ran, or if a begin has counted it.
     """
 
     id: str
