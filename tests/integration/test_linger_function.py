@@ -66,7 +66,7 @@ def test_a_tick_that_lingers_serves_what_falls_due_and_measures_it(
     assert answer["shards"] == 1
     found, lingered = measured(capsys.readouterr().out)
     assert {"OldestOverdue", "Dead", "Claimed", "Reclaimed"} <= found.keys()
-    assert {"Rings", "Lateness", "Done", "Retried"} <= lingered.keys()
+    assert {"Rings", "RingLateness", "Done", "Retried"} <= lingered.keys()
     assert answer["done"] + lingered["Done"] == 2
     assert lingered["Rings"] >= 1
 

@@ -57,7 +57,7 @@ def test_why_tells_a_tasks_whole_story_in_order(store: MemoryStore, clock: HandC
     assert claimed == {
         "at": "2026-09-21T14:13:21.250Z",
         "event": "claimed",
-        "text": "Claimed by the bridge's timer, 250 milliseconds after it was due: run 1.",
+        "text": "Claimed by the bridge's timer, and begun 250 milliseconds after it was due: run 1.",
         "run": 1,
         "trigger": "timer",
         "late_ms": 250,

@@ -100,7 +100,7 @@ def test_its_story_tells_that_its_own_request_called(web: Web, store: MemoryStor
     task = store.get(QUEUE, told["task"])
     assert task is not None
     claims = [one.text for one in timeline(task) if one.event == "claimed"]
-    assert claims == ["Claimed by the request that asked, 0 seconds after it was due: run 1."]
+    assert claims == ["Claimed by the request that asked, and begun 0 seconds after it was due: run 1."]
     assert len(web.asked) == 1
 
 

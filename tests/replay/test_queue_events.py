@@ -10,8 +10,9 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import QueueSettings, Rate
 from duecourse.domain.shards import Sharding
+from duecourse.domain.task import Shard
 from tests.support.clock import HandClock
-from tests.support.ledger import add, claim, claim_one, new, settle
+from tests.support.ledger import add, claim, claim_one, ending, new
 from tests.support.requests import replay
 from tests.support.wired import Wire
 
@@ -30,8 +31,9 @@ def wrong(**fields: Any) -> dict[str, str]:
 
 
 def test_a_queue_is_shown_in_numbers(store: MemoryStore, clock: HandClock) -> None:
-    settle(store, claim_one(store, "done"), Ending.DONE)
-    settle(store, claim_one(store, "dead"), Ending.DROP)
+    for id, how in (("done", Ending.DONE), ("dead", Ending.DROP)):
+        task = claim_one(store, id)
+        store.settle(Shard(), [ending(task, how).begun(task, 7 if id == "dead" else 0)])
     store.add([new("running")])
     clock.advance(7)
     claim(store)

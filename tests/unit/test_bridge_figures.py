@@ -21,7 +21,7 @@ def test_a_line_of_figures_is_of_the_time_since_the_last_one() -> None:
         "Rings": 7,
         "Invocations": 4,
         "Refused": 0,
-        "Lateness": 2.2,
+        "RingLateness": 2.2,
         "Keys": 10,
         "KeysLost": 2,
         "Warmed": 3,
@@ -64,7 +64,7 @@ def test_a_bridge_tells_its_figures_whenever_a_minute_is_over(
 def test_the_worst_lateness_is_that_since_the_last_report() -> None:
     bridge = Bridge(EmbeddedBells(MemoryStore(), "test"), Invoked(Lambda(), "on_expired"))
     bridge._timer.latest_ms = 7.0
-    assert [bridge.report()["Lateness"], bridge.report()["Lateness"]] == [7.0, 0.0]
+    assert [bridge.report()["RingLateness"], bridge.report()["RingLateness"]] == [7.0, 0.0]
 
 
 def test_a_report_has_the_rings_since_the_last_one() -> None:

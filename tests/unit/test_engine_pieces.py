@@ -1,15 +1,20 @@
-"""How many tasks a drain claims ahead of its threads."""
+"""How many tasks a drain claims ahead of its threads, and how late those begin."""
 
 import random
+import threading
+import time
 
-from duecourse.domain.outcomes import Done
+from duecourse.domain.outcomes import Done, Ending, Settlement
+from duecourse.domain.task import Task
+from duecourse.domain.values import replaced
 from duecourse.engine.pieces import Pieces
-from duecourse.engine.run import Runner
+from duecourse.engine.run import Runner, release
 from duecourse.engine.threads import Threads
 from tests.support.clock import HandClock
 from tests.support.engine import Lambda, targets_of
 from tests.support.kinds import leased
 from tests.support.ledger import SHARD
+from tests.support.wait import until
 
 
 def test_more_than_twice_is_claimed_ahead_only_while_more_finish_at_once_than_there_are_threads() -> None:
@@ -24,3 +29,32 @@ def test_more_than_twice_is_claimed_ahead_only_while_more_finish_at_once_than_th
         return pieces.free
 
     assert [free_after(count) for count in (2, 2, 3, 7, 15, 16, 2)] == [4, 4, 7, 14, 16, 16, 4]
+
+
+def test_a_task_that_waits_for_a_thread_is_later_than_its_claim() -> None:
+    threads, gate, wait_ms = Threads(1), threading.Event(), 60
+
+    def work(task: Task) -> None:
+        assert task.id == "second" or gate.wait(30)
+
+    runner = Runner(lambda _kind: work, None, HandClock().now, random.Random(1))
+    pieces = Pieces(runner, targets_of({}, Lambda()), threads)
+    claimed = {"due_at": 1_000, "claimed_at": 1_300}
+    pieces.begin(SHARD, [leased("work", {}, id=id, token=id, **claimed) for id in ("first", "second")])
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > wait_ms / 1_000)
+    gate.set()
+    threads.close()
+    ends = {end.id: end for _, [end] in pieces.gather(0.0)}
+    assert ends["second"].waited_ms >= wait_ms
+    assert ends["second"].late_ms == 300 + ends["second"].waited_ms
+    assert ends["first"].late_ms == 300 + ends["first"].waited_ms
+
+
+def test_a_lease_that_is_given_back_or_handed_to_a_function_counts_no_lateness() -> None:
+    task = leased("work", {}, due_at=1_000, claimed_at=1_300)
+    assert release(task).begun(task, 5) == release(task)
+    handed = replaced(task, target="lambda:report")
+    dropped = Settlement.of(handed, Ending.DROP)
+    assert dropped.begun(handed, 5) == dropped
+    assert Settlement.of(task, Ending.DONE).begun(task, 5) == Settlement.of(task, Ending.DONE, late_ms=305, waited_ms=5)

@@ -45,7 +45,7 @@ def test_each_event_of_a_task_is_a_line(told: Store, clock: HandClock, capsys: p
     assert said(capsys) == [
         "a added: report, in 2 seconds",
         "a moved: in 1 second",
-        "a claimed: 5 milliseconds late",
+        "a claimed: 5 milliseconds after it was due",
         "a failed: no answer; next attempt in 500 milliseconds",
         "a claimed: on time, attempt 2 of 2",
         "a dead: never",
@@ -56,15 +56,22 @@ def test_each_event_of_a_task_is_a_line(told: Store, clock: HandClock, capsys: p
 
 
 def test_a_task_that_is_handed_over_is_told_again_when_its_worker_starts_it(
-    told: Store, capsys: pytest.CaptureFixture[str]
+    told: Store, clock: HandClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told.add([new("a", kind="report")])
     deliveries = {"report": Delivery("lambda:Report", 10, 60_000)}
+    clock.advance(6)
     [task] = told.claim(SHARD, 10, lease_ms=30_000, deliveries=deliveries).tasks
+    clock.advance(2_242)
     [begun] = told.begin(SHARD, [lease_of(task)], 30_000, [b"12345678"])
     told.begin(SHARD, [lease_of(task)], 30_000, [b"another."])
     told.settle(SHARD, [ending(task, Ending.DONE)._replace(token=begun.token)])
-    assert said(capsys) == ["a added: report, now", "a handed over: on time", "a started", "a done"]
+    assert said(capsys) == [
+        "a added: report, now",
+        "a handed over: 6 milliseconds after it was due",
+        "a started: 2.248 seconds late",
+        "a done",
+    ]
 
 
 def test_a_task_of_another_queue_or_tenant_is_called_so(told: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from duecourse_local.reference import metrics as page
 from tests.support.pages import DOCS
 from tests.support.source import sources
 
-HEARD = HeardLine(Rings=3, Lateness=1.5, Keys=0, KeysLost=0)
+HEARD = HeardLine(Rings=3, RingLateness=1.5, Keys=0, KeysLost=0)
 
 
 def test_a_line_is_in_the_embedded_metric_format() -> None:
@@ -27,7 +27,7 @@ def test_a_line_is_in_the_embedded_metric_format() -> None:
                     "Dimensions": [["service"]],
                     "Metrics": [
                         {"Name": "Rings", "Unit": COUNT},
-                        {"Name": "Lateness", "Unit": MS},
+                        {"Name": "RingLateness", "Unit": MS},
                         {"Name": "Keys", "Unit": COUNT},
                         {"Name": "KeysLost", "Unit": COUNT},
                     ],

@@ -146,6 +146,6 @@ def test_every_alarm_of_ours_watches_a_metric_that_something_tells() -> None:
 def test_the_dashboard_shows_metrics_that_something_tells() -> None:
     body = json.loads(re.sub(r"\$\{[^}]+\}", "x", properties("Dashboard")["DashboardBody"]["Fn::Sub"]))
     shown = [metric for widget in body["widgets"] for metric in widget["properties"]["metrics"]]
-    assert {one[1] for one in shown} == {"OldestOverdue", "Lateness", "Added", "Done", "Retried", "Dead"}
+    assert {one[1] for one in shown} == {"OldestOverdue", "RingLateness", "Added", "Done", "Retried", "Dead"}
     assert {one[1] for one in shown} <= {metric.name for metric in metrics()}
     assert {(one[0], one[2]) for one in shown} == {(NAMESPACE, DIMENSION)}

@@ -33,7 +33,7 @@ def test_a_run_is_told_when_it_was_claimed_and_when_it_ended() -> None:
     run = Run(1, 8, START + 10, START + 2_510, "retry", "HTTP 500", Trigger.RING, 4)
     assert texts(task(log=(run,), run=1)) == [
         "Added, due 2026-09-21T14:13:20.006Z.",
-        "Claimed after its bell rang, 4 milliseconds after it was due: run 1.",
+        "Claimed after its bell rang, and begun 4 milliseconds after it was due: run 1.",
         "Failed after 2.5 seconds, an attempt spent: HTTP 500.",
     ]
 
@@ -92,6 +92,22 @@ def test_a_due_time_that_stayed_is_told_once() -> None:
 def test_a_claim_that_goes_on_is_told() -> None:
     going = task(status=Status.LEASED, run=2, claimed_at=START + 700, trigger=Trigger.TIMER)
     assert texts(going)[-1] == "Claimed by the bridge's timer, 200 milliseconds after it was due: run 2."
+
+
+def test_only_a_handler_that_has_begun_is_late() -> None:
+    going = {"status": Status.LEASED, "run": 2, "claimed_at": START + 700, "trigger": Trigger.TIMER}
+    begun = timeline(task(**going, delivery="0" * 28))[-1]
+    assert (begun.late_ms, begun.text) == (
+        200,
+        "Claimed by the bridge's timer, and begun 200 milliseconds after it was due: run 2.",
+    )
+    handed = timeline(task(**going, target="lambda:report"))[-1]
+    assert (handed.late_ms, handed.text) == (
+        None,
+        "Handed over by the bridge's timer, 200 milliseconds after it was due: run 2.",
+    )
+    lapsed = Run(1, 8, START, START + 120_000, "lapsed", "the lease lapsed", Trigger.RING, 3)
+    assert [timeline(one)[-2 if one.log else -1].late_ms for one in (task(**going), task(log=(lapsed,)))] == [None] * 2
 
 
 def test_what_was_folded_is_told_with_its_number() -> None:

@@ -123,7 +123,7 @@ class Linger:
         heard, did = self.stats(), self.counts
         return LingerLine(
             Rings=heard.rings,
-            Lateness=heard.latest_ms,
+            RingLateness=heard.latest_ms,
             Keys=heard.keys,
             KeysLost=heard.lost,
             Claimed=did["claimed"],

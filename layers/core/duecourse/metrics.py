@@ -56,7 +56,7 @@ class HeardLine(TypedDict):
     """Bells and watched keys that a bridge heard, alone or within a tick."""
 
     Rings: Annotated[int, COUNT, "Bells that rang"]
-    Lateness: Annotated[float, MS, "Worst delay between the time of a bell and its ring"]
+    RingLateness: Annotated[float, MS, "Worst delay between the time of a bell and its ring"]
     Keys: Annotated[int, COUNT, "Watched keys heard to expire"]
     KeysLost: Annotated[int, COUNT, "Watched keys whose expiry added no task, although it was heard"]
 

@@ -107,7 +107,7 @@ def _stories(reports: list[stories.Report]) -> Table:
 
 
 def _lateness(rows: list[Lateness]) -> Table:
-    table = Table("task", "kind", "found by", title="How late each task's last run was claimed")
+    table = Table("task", "kind", "found by", title="How late each task's last run began")
     table.add_column("runs", justify="right")
     table.add_column("late", justify="right")
     for row in rows:

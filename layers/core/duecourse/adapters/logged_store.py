@@ -66,8 +66,10 @@ class LoggedStore:
     def begin(self, shard: Shard, deliveries: Sequence[Lease], *rest: Any) -> list[Begun]:
         """See Store."""
         answers = self._store.begin(shard, deliveries, *rest)
-        begun = [one for one, answer in zip(deliveries, answers, strict=True) if answer.token]
-        _log([Happened(_name(shard.queue, one.id, one.tenant), "started", "") for one in begun])
+        begun = [one for one in zip(deliveries, answers, strict=True) if one[1].token]
+        _log(
+            [Happened(_name(shard.queue, one.id, one.tenant), "started", _late(lease.late_ms)) for one, lease in begun]
+        )
         return answers
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -119,11 +121,16 @@ def _added(task: NewTask, reply: Reply) -> Happened:
 
 
 def _claimed(task: Task) -> Happened:
-    late_ms = task.claimed_at - task.due_at
-    late = f"{span(late_ms)} late" if late_ms > 0 else "on time"
+    after_ms = task.claimed_at - task.due_at
+    after = f"{span(after_ms)} after it was due" if after_ms > 0 else "on time"
     again = f", attempt {task.attempt} of {task.retry.max_attempts}" if task.attempt > 1 else ""
     event = "handed over" if task.target else "claimed"
-    return Happened(_name(task.queue, task.id, task.tenant), event, late + again)
+    return Happened(_name(task.queue, task.id, task.tenant), event, after + again)
+
+
+def _late(late_ms: int) -> str:
+    """Lateness of a handler: from its due time to its first line."""
+    return f"{span(late_ms)} late" if late_ms > 0 else "on time"
 
 
 def _settled(shard: Shard, end: Settlement, became: Settled) -> Happened:

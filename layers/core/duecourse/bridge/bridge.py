@@ -56,7 +56,7 @@ class Stats(NamedTuple):
             Rings=self.rings - before.rings,
             Invocations=self.invocations - before.invocations,
             Refused=self.rejected - before.rejected,
-            Lateness=round(self.latest_ms, 1),
+            RingLateness=round(self.latest_ms, 1),
             Keys=self.keys - before.keys,
             KeysLost=self.lost - before.lost,
             Warmed=self.warmed - before.warmed,

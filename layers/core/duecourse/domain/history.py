@@ -46,8 +46,9 @@ ORIGINS = frozenset({Action.ADDED, Action.REPLACED})
 class Run:
     """One finished lease. `outcome` is one of the keys of timeline.OUTCOMES: `done`, `again`, `lapsed` and so on.
 
-    `trigger` is None where nothing was claimed; `late_ms` is the time from the due time to the claim. `times` is over 1
-    for leases given back in a row, which make one entry, the last.
+    `trigger` is None where nothing was claimed. `claimed_at` is when the handler began, or the claim where none did;
+    `late_ms` is the time from the due time to that. `times` is over 1 for leases given back in a row, which make one
+    entry, the last.
     """
 
     run: int

@@ -1,4 +1,4 @@
-"""Lateness of claims, as counts in buckets that grow with the lateness: such histograms can be added up."""
+"""Lateness of runs, from due time to handler, as counts in buckets that grow with it: histograms that add up."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -69,6 +69,8 @@ class Settlement(NamedTuple):
 
     `due_at` is used where given, else `delay_ms` after the server's now (again, retry, release).
     `state` is JSON text, None to leave it. `detail` is the error or reason; `result` the JSON text of Done's result.
+    `late_ms` is the time from the due time to the first line of the handler; `waited_ms` is its part after the claim.
+    It is -1 if nothing ran, or if a begin has counted it.
     """
 
     id: str
@@ -80,6 +82,17 @@ class Settlement(NamedTuple):
     state: str | None = None
     detail: str = ""
     result: str = ""
+    late_ms: int = -1
+    waited_ms: int = 0
+
+    def begun(self, task: Task, waited_ms: int) -> Self:
+        """The same end of a run that began so long after its claim; a lease that is given back began none.
+
+        What is handed to a function begins there.
+        """
+        if self.ending is Ending.RELEASE or task.target:
+            return self
+        return self._replace(late_ms=max(0, task.claimed_at - task.due_at + waited_ms), waited_ms=waited_ms)
 
     @classmethod
     def of(cls, task: Task, ending: Ending, **rest: Any) -> Self:

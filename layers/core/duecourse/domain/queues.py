@@ -196,7 +196,7 @@ class ShardStatus:
 class QueueStatus:
     """A queue in numbers: tasks by state, `done` with the cancelled.
 
-    In ms: how long the oldest due task waits, and how late those of the last hour were claimed, None where none was.
+    In ms: how long the oldest due task waits, and how late handlers began in the last hour, None where none did.
     `dead_by_tenant` is None where it was not asked for. `schedules` is their number, None in one tenant's numbers, and
     `fires_at` is when the next one fires (epoch ms), None for none.
     """

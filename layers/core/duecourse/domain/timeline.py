@@ -74,7 +74,7 @@ def timeline(task: Task) -> list[Happened]:
         entries += [replace(origin, due_at=due_at), *rest]
     happened = [one for entry in entries for one in _entries(entry)]
     if task.status is Status.LEASED:
-        happened.append(_claimed(task.run, task.claimed_at, task.trigger, max(0, task.claimed_at - task.due_at)))
+        happened.append(_leased(task))
     return sorted(happened, key=lambda one: one.at)
 
 
@@ -142,16 +142,32 @@ def _entries(entry: Entry) -> Iterator[Happened]:
         due_at = entry.due_at if entry.due_at < MAX_INSTANT else 0
         yield Happened(entry.at, entry.action, _action(entry), entry.by, due_at=due_at, times=entry.times)
         return
-    if entry.claimed_at and entry.outcome != "undelivered":
-        yield _claimed(entry.run, entry.claimed_at, entry.trigger, entry.late_ms)
+    if entry.claimed_at and entry.outcome in UNKNOWN:
+        yield _found("Claimed", entry.run, entry.claimed_at, entry.trigger, entry.late_ms)
+    elif entry.claimed_at and entry.outcome != "undelivered":
+        yield _began(entry.run, entry.claimed_at, entry.trigger, entry.late_ms)
     ran_ms = max(0, entry.ended_at - entry.claimed_at) if entry.claimed_at else None
     text = _outcome(entry, ran_ms)
     error = entry.detail
     yield Happened(entry.ended_at, entry.outcome, text, run=entry.run, ran_ms=ran_ms, error=error, times=entry.times)
 
 
-def _claimed(run: int, at: int, trigger: Trigger | None, late_ms: int) -> Happened:
-    text = f"Claimed {FOUND[trigger]}, {span(late_ms)} after it was due: run {run}."
+def _leased(task: Task) -> Happened:
+    """Claim of a task under a lease; its handler has begun for sure only in a function that says so."""
+    after_ms = max(0, task.claimed_at - task.due_at)
+    if task.delivery:
+        return _began(task.run, task.claimed_at, task.trigger, after_ms)
+    done = "Handed over" if task.target else "Claimed"
+    return _found(done, task.run, task.claimed_at, task.trigger, after_ms)
+
+
+def _found(done: str, run: int, at: int, trigger: Trigger | None, after_ms: int) -> Happened:
+    text = f"{done} {FOUND[trigger]}, {span(after_ms)} after it was due: run {run}."
+    return Happened(at, "claimed", text, run=run, trigger=trigger)
+
+
+def _began(run: int, at: int, trigger: Trigger | None, late_ms: int) -> Happened:
+    text = f"Claimed {FOUND[trigger]}, and begun {span(late_ms)} after it was due: run {run}."
     return Happened(at, "claimed", text, run=run, trigger=trigger, late_ms=late_ms)
 
 
@@ -168,6 +184,8 @@ def _instant(at: int) -> str:
     return format_instant(at) if at < MAX_INSTANT else "after another"
 
 
+UNKNOWN = frozenset({"release", "lapsed", "taken", "expired"})
+"""Outcomes of leases whose handler may never have begun."""
 OUTCOMES = {
     "done": "Done{after}",
     "again": "Not yet{after}: to run again",

@@ -46,7 +46,7 @@ def _has_begun(store: LeaseStore, delivered: Task) -> bool:
 
 
 def _is_of(run: Run, delivered: Task) -> bool:
-    """True if this run came of the delivery: a begin draws a higher fence, a settle without a begin keeps it."""
+    """True if the delivery became this run: a begin draws a higher fence, a settle without a begin keeps it."""
     if run.outcome in WORKED:
         return run.fence >= delivered.fence
     return run.outcome in {Ending.RETRY, "lapsed"} and run.fence > delivered.fence

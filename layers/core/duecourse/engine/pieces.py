@@ -23,10 +23,14 @@ HELD = "Other tasks of this tenant hold as many threads as one tenant may, so th
 
 
 class Piece(NamedTuple):
-    """Tasks of one shard that are worked in one go: handed to `target`, or one of them run here."""
+    """Tasks of one shard that are worked in one go: handed to `target`, or one of them run here.
+
+    They were claimed at `since` (time.monotonic()).
+    """
 
     shard: Shard
     tasks: Sequence[Task]
+    since: float
     target: str = ""
 
 
@@ -91,20 +95,23 @@ class Pieces:
         return taken
 
     def _cut(self, shard: Shard, tasks: Sequence[Task]) -> list[Piece]:
-        here = [Piece(shard, (task,)) for task in tasks if not self._targets.of(task)]
+        now = time.monotonic()
+        here = [Piece(shard, (task,), now) for task in tasks if not self._targets.of(task)]
         elsewhere = [task for task in tasks if self._targets.of(task)]
-        return here + [Piece(shard, batch, target) for target, batch in self._targets.batches(elsewhere)]
+        return here + [Piece(shard, batch, now, target) for target, batch in self._targets.batches(elsewhere)]
 
     def _work(self) -> None:
         try:
             piece = self._unstarted.popleft()
         except IndexError:
             return  # it was taken back
+        waited_ms = int((time.monotonic() - piece.since) * 1_000)
         if piece.target:
             settlements = self._targets.hand_over(piece.target, piece.tasks)
         else:
             settlements = [self._run(piece.tasks[0])]
-        self._outbox.put((piece, settlements))
+        tasks = {task.token: task for task in piece.tasks}
+        self._outbox.put((piece, [end.begun(tasks[end.token], waited_ms) for end in settlements]))
 
     def _run(self, task: Task) -> Settlement:
         with self._threads.held_by(task.tenant) as granted:

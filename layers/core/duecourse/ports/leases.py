@@ -64,11 +64,15 @@ NO_DELIVERIES: Deliveries = MappingProxyType({})
 
 
 class Begun(NamedTuple):
-    """The lease of a run that its worker has begun; no token where the delivery is no longer that, or is another's."""
+    """The lease of a run that its worker has begun, `late_ms` after its due time.
+
+    No token where the delivery is no longer that, or is another's.
+    """
 
     token: str
     run: int
     expires_at: int
+    late_ms: int = 0
 
     def under(self, task: Task) -> Task:
         """The task under this lease, in place of its delivery."""

@@ -42,4 +42,4 @@ class QueueStore(Figures, Protocol):
         """Number of dead tasks of each tenant, among the LOOKED_AT newest of each shard."""
 
     def lateness_of(self, shards: Sequence[Shard]) -> list[dict[int, int]]:
-        """Lateness of each shard's claims in the last hour, in the buckets of domain.lateness."""
+        """Lateness of each shard's runs of the last hour, due time to handler, in the buckets of domain.lateness."""

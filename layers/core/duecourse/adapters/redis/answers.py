@@ -137,8 +137,8 @@ def _by_place(bodies: Sequence[Any]) -> dict[int, bytes]:
 def begun(answer: Any) -> list[Begun]:
     """Leases of runs that begin, by work.lua; a lost one has no token."""
     _, _, flat, expires_at = answer
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return [Begun(token.hex(), run, expires_at if token else 0) for token, run in pairs]
+    each = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    return [Begun(token.hex(), run, expires_at if token else 0, late_ms) for token, run, late_ms in each]
 
 
 def readable(queue: str, sid: str, data: bytes, expires_at: int = 0, body: bytes | None = None) -> Task | None:

@@ -23,7 +23,9 @@ MAX_PIECE = 440
 MAX_PIECE_BYTES = 2_000_000
 """Most bytes of payloads, or results, in one such request, unless its first has more: they keep Redis busy."""
 MODES = {OnDuplicate.KEEP: "k", OnDuplicate.REPLACE: "r", OnDuplicate.REJECT: "j", OnDuplicate.DEBOUNCE: "d"}
-SETTLEMENT = Struct(">14sBBHIB")
+SETTLEMENT = Struct(">14sBBHIBII")
+UNCOUNTED = 0xFFFFFFFF
+"""Lateness of a lease whose begin is counted elsewhere, or that began nothing."""
 
 
 def pieces(items: Sequence[T], weigh: Callable[[T], int], most: int = MAX_PIECE) -> Iterator[list[T]]:
@@ -114,7 +116,9 @@ def _head(end: Settlement, detailed: bool) -> bytes:
     delayed = end.due_at is None
     due = end.delay_ms if end.due_at is None else end.due_at
     code = ENDING_CODES[end.ending]
-    return SETTLEMENT.pack(pack_token(end.token), code, delayed, due >> 32, due & 0xFFFFFFFF, detailed)
+    late = UNCOUNTED if end.late_ms < 0 else min(end.late_ms, UNCOUNTED - 1)
+    parts = (code, delayed, due >> 32, due & 0xFFFFFFFF, detailed, late, min(end.waited_ms, UNCOUNTED))
+    return SETTLEMENT.pack(pack_token(end.token), *parts)
 
 
 def _details(end: Settlement) -> bytes:

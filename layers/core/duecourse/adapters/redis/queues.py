@@ -84,7 +84,7 @@ class RedisQueues(RedisLedger):
 
 
 def _lateness(now: int, counts: Mapping[bytes, bytes], newest: bytes | None) -> dict[int, int]:
-    """Claims by bucket in the slots that are not over; a slot's number is taken again an hour later."""
+    """Runs by bucket in the slots that are not over; a slot's number is taken again an hour later."""
     live = {slot % SLOTS for slot in range(now // SLOT_MS - SLOTS + 1, int(newest or 0) + 1)}
     total: dict[int, int] = {}
     for field, count in counts.items():

@@ -176,7 +176,7 @@ class CountsView(TypedDict):
 
 
 class LatenessView(TypedDict):
-    """Lateness of the claims of the last hour, rounded up by at most 12 %; null without claims."""
+    """Lateness of the last hour's runs, from due time to handler, rounded up by at most 12 %; null without runs."""
 
     p50: Annotated[str | None, about("Lateness that half of the tasks did not exceed.", "PT0.002S")]
     p99: Annotated[str | None, about("Lateness that 99 of 100 tasks did not exceed.", "PT0.005S")]
@@ -196,7 +196,10 @@ class QueueView(SettingsView):
     split: Annotated[list[ShardLimitsView], about("Part of the limits for each shard.")]
     tasks: Annotated[CountsView, about("Number of tasks in each state.")]
     oldest_overdue: Annotated[str, about("Waiting time of the oldest due task.", "PT0S")]
-    lateness: Annotated[LatenessView, about("Lateness of the claims of the last hour.")]
+    lateness: Annotated[
+        LatenessView,
+        about("Lateness of the runs of the last hour, from the due time to the first line of the handler."),
+    ]
     schedules: NotRequired[Annotated[SchedulesOfQueueView, about("Schedules of the queue; for operators.")]]
     dead_by_tenant: NotRequired[
         Annotated[

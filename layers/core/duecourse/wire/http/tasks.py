@@ -241,7 +241,9 @@ class RunView(TypedDict):
     outcome: Annotated[
         str, about("Outcome of the run: done, again, retry, drop, lapsed, taken (by force) or expired.", "done")
     ]
-    claimed_at: Annotated[ShownInstant | None, about("Time of the claim; null if the task was never claimed.")]
+    claimed_at: Annotated[
+        ShownInstant | None, about("Time at which the handler began; null if the task was never claimed.")
+    ]
     ended_at: Annotated[ShownInstant, about("End of the run.")]
     detail: NotRequired[Annotated[str, about("Error or reason, its first 400 bytes.")]]
 

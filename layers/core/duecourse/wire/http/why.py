@@ -27,7 +27,14 @@ class HappenedView(TypedDict):
     trigger: NotRequired[
         Annotated[str, about("Trigger of the claim: `ring`, `timer`, `tick`, or `take` for a query's own request.")]
     ]
-    late_ms: NotRequired[Annotated[int, about("Time from the due time to the claim, in milliseconds.")]]
+    late_ms: NotRequired[
+        Annotated[
+            int,
+            about(
+                "Time from the due time to the first line of the handler, in milliseconds; absent while none has begun."
+            ),
+        ]
+    ]
     ran_ms: NotRequired[Annotated[int, about("Length of the run, in milliseconds.")]]
     error: NotRequired[Annotated[str, about("Error of the run.")]]
     due_at: NotRequired[Annotated[ShownInstant, about("New due time.")]]

@@ -18,7 +18,11 @@ local MOST_EXPIRED = 300 -- due tasks that one claim does not lease: an end cost
 local MOST_PASSED = 2000 -- records of a later version that it passes over
 local want, taken, useless, passed = {}, 0, 0, 0
 call('ZREM', shard.LEASED, '') -- its first write in any case
-local _, died = endings.reclaim(handout.RECLAIM, want, handout.RECLAIM_BYTES)
+local lapsed, died, _ = leases.lapsed(handout.RECLAIM), 0, nil
+if lapsed[1] then
+  require 'lapses'
+  _, died = lapses.reclaim(lapsed, want, handout.RECLAIM_BYTES)
+end
 -- With tenants to declare it is asked again, and takes back the rest first.
 local limit = #want == 0 and handout.room(tonumber(ARGV[shard.FIRST])) or 0
 

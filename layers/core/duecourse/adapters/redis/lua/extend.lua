@@ -8,6 +8,7 @@
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local lease_ms, at_least = tonumber(ARGV[shard.FIRST]), ARGV[shard.FIRST + 1] == '1'
+local works = {} -- kind of what a function runs -> until when
 call('ZREM', shard.LEASED, '')
 
 -- The end of the lease from now on.
@@ -20,11 +21,14 @@ local function extend(sid, at)
   local ends_at = math.max(shard.NOW + lease_ms, before)
   call('ZADD', shard.LEASED, ends_at, sid)
   if r.delivery then
-    places.note_run(r, ends_at)
+    local kind = record.kind_of(r.rest)
+    works[kind] = math.max(works[kind] or 0, ends_at)
   end
   return ends_at
 end
 
 local ends = record.each(shard.FIRST + 2, 2, false, extend)
-places.write_busy()
+for kind, until_at in pairs(works) do
+  busy.runs(kind, until_at)
+end
 return { shard.NOW, bell.hang(false), ends }

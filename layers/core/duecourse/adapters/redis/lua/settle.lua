@@ -1,18 +1,19 @@
 -- Ends leases, each under its token and with an ending; the same token and ending again is answered as before.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard and endings, then the heads of all leases in one, 23 bytes each: token 14, ending 1 (D done,
+-- ARGV    those of shard and endings, then the heads of all leases in one, 31 bytes each: token 14, ending 1 (D done,
 --         A again, R retry, X drop, B release, F failed: a retry, by a delivery's token too that was begun, V
 --         undelivered),
---         1 where due counts from now, due 6, 1 where it has details; the stored id
---         of each; the details of those that have any: state length 2 (65535 as it is), state, detail length 2, detail,
+--         1 where due counts from now, due 6, 1 where it has details, how late its handler began 4 (ms, 4294967295
+--         where that does not count), how long after the claim 4 (ms); the stored id of each; the details of those that have any: state length 2 (65535 as it is), state, detail length 2, detail,
 --         result
 -- RETURNS {now, bell_at, {reply...}}; a reply is 1 done, 2 again, 3 retried, 4 dead, 5 released, 0 stale; there are
 --         fewer than leases where its bytes ran out before the last
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local SIZE, HEAD = 23, '>c14BBI6B'
+local SIZE, HEAD = 31, '>c14BBI6BI4I4'
+local UNCOUNTED = 4294967295 -- the lateness of one that is counted elsewhere, or began nothing
 local KEPT = 65535 -- the length of a state that stays as it is
 local HEADS_OF_ALL = ARGV[shard.FIRST]
 local count = #HEADS_OF_ALL / SIZE
@@ -25,7 +26,7 @@ local STALE, DONE_, DEAD_ = 0, 1, 4
 local DIED_OF_IT = 32 -- makes an ending's letter in `last` a small one
 
 local replies, ended, notifications, grown = {}, {}, {}, {}
-local written, finished, died, scheduled, running = {}, {}, {}, {}, {}
+local written, finished, died, scheduled, running, begun = {}, {}, {}, {}, {}, {}
 local fresh = false
 
 -- What comes with an ending: a new state or nil, a detail, a result.
@@ -74,8 +75,10 @@ local ENDINGS = {
     return DEAD_
   end,
   [fields.RAN_UNDELIVERED] = function(r, _, _, detail)
-    places.note_throttle(r)
-    return endings.undelivered(r, false, detail) and 5 or DEAD_
+    require 'lapses'
+    call('ZREM', shard.LEASED, '') -- what follows writes
+    busy.throttled(r)
+    return lapses.undelivered(r, false, detail) and 5 or DEAD_
   end,
   [fields.RAN_RELEASE] = function(r, due, _, detail)
     record.remember(r, fields.RAN_RELEASE, detail)
@@ -123,13 +126,16 @@ local function may_end(r, token, ending)
   return leases.is_leased(r, token) and (ending ~= fields.RAN_UNDELIVERED or r.target)
 end
 
-local function settle(sid, r, token, ending, due, text)
+local function settle(sid, r, token, ending, due, text, late, after)
   if not may_end(r, token, ending) then
     return settled_before(r, token, ending)
   end
   ending = ending == FAILED and RETRY_ or ending
   if r.target then
     places.free_place(sid, r.target)
+  end
+  if late ~= UNCOUNTED then
+    r.claimed, begun[late] = r.claimed + after, (begun[late] or 0) + 1
   end
   local state, detail, result = details(text)
   local reply = ENDINGS[ending](r, due, state, detail, result)
@@ -152,7 +158,14 @@ end
 local ENDED_NOW = pack('>I6', shard.NOW) .. 'D'
 local NO_RESULT = '\0\0\0\0' .. ENDED_NOW
 
-local function done_at_once(data, token, text)
+-- The record of a lease whose handler began so long after its claim.
+local CLAIMED_FROM, TRIGGER_FROM = fields.TOKEN_TO + 1, -2
+local function begun_after(data, ms)
+  local claimed = unpack_struct('>I6', data, #data + CLAIMED_FROM + 1)
+  return sub(data, 1, CLAIMED_FROM - 1) .. pack('>I6', claimed + ms) .. sub(data, TRIGGER_FROM)
+end
+
+local function done_at_once(data, token, text, after)
   local letter = byte(data, -1)
   local has_lease = letter == fields.BEGUN or letter == fields.WORKED
   local version, flags = byte(data, 1, 2)
@@ -161,7 +174,10 @@ local function done_at_once(data, token, text)
     or (flags >= fields.OCCURRENCE and flags % (2 * fields.OCCURRENCE) >= fields.OCCURRENCE)
     or sub(data, fields.NOTIFY_FROM, fields.NOTIFY_TO) ~= '\0\0' then
     return nil
-  elseif text == '' then
+  elseif after > 0 then
+    data = begun_after(data, after)
+  end
+  if text == '' then
     return data .. NO_RESULT, 0
   end
   local _, _, result = details(text)
@@ -179,7 +195,7 @@ for i = 1, count do
     found = call('HMGET', shard.TASKS, unpack(ARGV, shard.FIRST + i, shard.FIRST + read_to))
   end
   local sid, text = ARGV[shard.FIRST + i], ''
-  local token, ending, delayed, due, more, next_at = unpack_struct(HEAD, HEADS_OF_ALL, at)
+  local token, ending, delayed, due, more, late, after, next_at = unpack_struct(HEAD, HEADS_OF_ALL, at)
   at = next_at
   if more == 1 then
     detailed = detailed + 1
@@ -188,7 +204,7 @@ for i = 1, count do
   local data = changed[sid] or found[i - base] -- one may be there twice
   local done, size
   if ending == fields.RAN_DONE and data and not opened[sid] then
-    done, size = done_at_once(data, token, text)
+    done, size = done_at_once(data, token, text, after)
   end
   if done then
     local tenant = tenants.tenant_of(sid)
@@ -197,13 +213,16 @@ for i = 1, count do
     finished[n - 1], finished[n] = shard.NOW_TEXT, sid
     written[n - 1], written[n] = sid, done
     running[tenant] = (running[tenant] or 0) - 1
+    if late ~= UNCOUNTED then
+      begun[late] = (begun[late] or 0) + 1
+    end
     if size > 0 and byte(data, 2) % weights.TWICE > 0 then
       grow(sid, size)
     end
   else
     local r = opened[sid] or record.open(data)
     opened[sid] = r
-    replies[i] = r and settle(sid, r, token, ending, delayed == 1 and shard.NOW + due or due, text) or STALE
+    replies[i] = r and settle(sid, r, token, ending, delayed == 1 and shard.NOW + due or due, text, late, after) or STALE
   end
 end
 
@@ -223,6 +242,7 @@ if #gone > 0 then
   values.in_pieces('ZADD', shard.DONE, finished)
   values.in_pieces('ZADD', shard.DEAD, died)
   leases.count_running(running, 0)
+  lateness.count(begun)
   for tenant, members in pairs(scheduled) do
     values.in_pieces('ZADD', shard.DUE[tenant], members)
     tenants.rehead(tenant)

@@ -6,11 +6,17 @@
 -- RETURNS {now, bell_at, reclaimed, died, pruned, 1 if a bound was reached, {tenant whose due set was not among
 --         KEYS...}, for how long it has had neither tasks nor settings (ms, -1 where it has)}
 
+require 'endings'
 local BOUND = 500
 local want = {}
 local retention = tonumber(call('HGET', shard.META, 'retention') or ARGV[shard.FIRST])
 local dead_retention = tonumber(ARGV[shard.FIRST + 1])
-local reclaimed, died, more = endings.reclaim(BOUND, want, record.BYTES / 2)
+local lapsed, reclaimed, died, more = leases.lapsed(BOUND), 0, 0, false
+if lapsed[1] then
+  require 'lapses'
+  reclaimed, died, more = lapses.reclaim(lapsed, want, record.BYTES / 2)
+  more = more or reclaimed == BOUND
+end
 
 -- Forgets the tasks in `place` that ended before this instant. Answers how many.
 local function prune(place, before)

@@ -8,10 +8,15 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
+require 'endings'
 local sid, lease_ms = ARGV[shard.FIRST], handout.LEASE or tonumber(ARGV[shard.FIRST + 1])
 local tenant, want, taken = tenants.tenant_of(sid), {}, ''
 call('ZREM', shard.LEASED, '') -- its first write in any case
-endings.reclaim(handout.RECLAIM, want, handout.RECLAIM_BYTES)
+local lapsed = leases.lapsed(handout.RECLAIM)
+if lapsed[1] then
+  require 'lapses'
+  lapses.reclaim(lapsed, want, handout.RECLAIM_BYTES)
+end
 
 local function take(data, run, due)
   call('ZREM', shard.DUE[tenant], sid)
@@ -22,7 +27,7 @@ local function take(data, run, due)
   call('ZADD', shard.LEASED, shard.NOW + lease_ms, sid)
   handout.log_claimed(before + 1, 1)
   if due <= shard.NOW then
-    handout.log_lateness({ [due] = 1 })
+    lateness.count({ [shard.NOW - due] = 1 })
   end
   tenants.rehead(tenant)
 end

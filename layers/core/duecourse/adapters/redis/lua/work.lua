@@ -3,13 +3,14 @@
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard and endings, then: lease ms from now, then for each: stored id, token of the delivery (14
 --         bytes), nonce of the worker (8 bytes), which makes the new token
--- RETURNS {now, bell_at, {token, or "" where it is lost, run...}, end of the leases}, fewer than deliveries where its
---         bytes ran out; the same delivery and nonce again get the same token
+-- RETURNS {now, bell_at, {token, or "" where it is lost, run, how late it begins (ms)...}, end of the leases}, fewer
+--         than deliveries where its bytes ran out; the same delivery and nonce again get the same token
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local lease_ms = tonumber(ARGV[shard.FIRST])
-local ends_at, answers = shard.NOW + lease_ms, {}
+local ends_at, answers, late = shard.NOW + lease_ms, {}, {}
+local works = {} -- kind of what begins -> its target
 call('ZREM', shard.LEASED, '')
 
 -- It dies as one past its deadline that is claimed.
@@ -30,7 +31,9 @@ end
 
 local function begin(sid, r, token, nonce)
   places.free_place(sid, r.target)
-  places.note_begin(r, ends_at)
+  works[record.kind_of(r.rest)] = r.target
+  local ms = math.max(shard.NOW - r.due, 0)
+  late[ms] = (late[ms] or 0) + 1
   r.target, r.delivery, r.fence, r.nonce, r.claimed = nil, token, shard.next_fence(), nonce, shard.NOW
   call('HSET', shard.TASKS, sid, record.close(r))
 end
@@ -53,9 +56,15 @@ for at = shard.FIRST + 1, #ARGV, 3 do
   if plain or (r and r.status == fields.LEASE and r.delivery == token and r.nonce == nonce) then
     call('ZADD', shard.LEASED, ends_at, sid)
     values.push(answers, leases.token_of(r), r.run)
+    answers[#answers + 1] = math.max(r.claimed - r.due, 0)
   else
     values.push(answers, '', 0)
+    answers[#answers + 1] = 0
   end
+end
+lateness.count(late)
+for kind, target in pairs(works) do
+  busy.begins(target, kind, ends_at)
 end
 if shard.ended or shard.occurred then
   require 'ends'

@@ -6,12 +6,11 @@ local MARKED_APART = fields.APART * 2 ^ 24 -- in the four bytes that begin with 
 
 local used, max_bytes -- bytes of what is handed out, and how many they may be after the first
 local handed, payloads -- {stored id, record...}; {place of a record among those, its payload where that is apart...}
-local late -- due time -> how many that were due then are handed out
 local later -- place of a record in `handed` -> the end of its delivery
 local unread -- {stored id...} of what cannot be read
 
 function choice.begin()
-  handed, payloads, late, later, unread = {}, {}, {}, {}, {}
+  handed, payloads, later, unread = {}, {}, {}, {}
 end
 
 -- Begins a claim, which has leased so many bytes before.
@@ -63,7 +62,6 @@ function choice.choose(turns, sids, most)
         elseif payload or marks < MARKED_APART then
           used, count, n, turn.begun = used + size, count + 1, n + 2, turn.begun + 1
           runs[count], handed[n - 1], handed[n] = run, sid, data
-          late[due] = (late[due] or 0) + 1
           if target then
             to[count], target.free = target, target.free - 1
           end
@@ -134,7 +132,7 @@ function choice.lease(round, fence, nonces, lease_end)
   return count
 end
 
--- Writes down what is handed out, until when, and how late it was. Answers it, with what cannot be read, each with "";
+-- Writes down what is handed out, and until when. Answers it, with what cannot be read, each with "";
 -- and the payloads that are apart.
 function choice.write_leases(ends_at)
   local leased = {}
@@ -143,7 +141,6 @@ function choice.write_leases(ends_at)
   end
   values.in_pieces('HSET', shard.TASKS, handed)
   values.add_members(shard.LEASED, leased)
-  handout.log_lateness(late)
   for _, sid in ipairs(unread) do
     values.push(handed, sid, '')
   end

@@ -1,15 +1,11 @@
--- What the scripts that begin leases share: how many may begin, the rate's log, the lateness, a lease behind a record.
+-- What the scripts that begin leases share: how many may begin, the rate's log, a lease behind a record.
 
 local RECLAIM = 500 -- lapsed leases that are taken back first
 local RECLAIM_BYTES = 1000000 -- lapsed leases that are taken back first
-local SLOT, SLOTS = 300000, 13 -- of domain/lateness.py
-
-local late_slot -- besides, LEASE and PRIORITY: how the queue is set for leases that begin
-
+-- LEASE and PRIORITY: how the queue is set for leases that begin.
 function handout.begin()
-  local own = call('HMGET', shard.META, 'lease', 'priority', 'late_slot')
+  local own = call('HMGET', shard.META, 'lease', 'priority')
   handout.LEASE, handout.PRIORITY = tonumber(own[1] or nil), tonumber(own[2] or -1)
-  late_slot = tonumber(own[3] or nil)
 end
 
 -- A lease as it stands behind a record, record.lua's BEGUN_FORMAT in two halves: run and fence, then what is one for
@@ -82,42 +78,4 @@ function handout.log_claimed(fence, count)
   end
   call('ZADD', shard.LOG, shard.NOW_TEXT, string.format('%d:%d', fence, all))
   count_logged(count)
-end
-
--- Slots that were left out hold what is over an hour old, and so does the one that begins.
-local function begin_slot(slot)
-  local stale, fields = {}, {}
-  for over = math.max(late_slot or 0, slot - SLOTS) + 1, slot do
-    stale[over % SLOTS .. ''] = true
-  end
-  for _, field in ipairs(call('HKEYS', shard.LATE)) do
-    if stale[match(field, '^%d+')] then
-      fields[#fields + 1] = field
-    end
-  end
-  values.in_pieces('HDEL', shard.LATE, fields)
-  call('HSET', shard.META, 'late_slot', slot)
-end
-
-local function bucket_of(late)
-  if late <= 0 then
-    return 0
-  end
-  local fraction, exponent = math.frexp(late)
-  return exponent * 8 + math.floor((fraction - 0.5) * 16)
-end
-
--- Counts what was claimed by how late it was: due time -> how many.
-function handout.log_lateness(claimed)
-  local slot, buckets = math.floor(shard.NOW / SLOT), {}
-  if next(claimed) and slot ~= late_slot then
-    begin_slot(slot)
-  end
-  for due, count in pairs(claimed) do
-    local bucket = bucket_of(shard.NOW - due)
-    buckets[bucket] = (buckets[bucket] or 0) + count
-  end
-  for bucket, count in pairs(buckets) do
-    call('HINCRBY', shard.LATE, slot % SLOTS .. ':' .. bucket, count)
-  end
 end

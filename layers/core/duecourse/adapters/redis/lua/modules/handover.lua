@@ -33,7 +33,7 @@ local function find_aside(kinds)
   end
 end
 
--- A target that was busy has fewer places (modules/places.lua), until it has grown up to all of them again.
+-- A target that was busy has fewer places (modules/busy.lua), until it has grown up to all of them again.
 local function fit(target, fits)
   if fits and fits < target.most then
     target.most = fits

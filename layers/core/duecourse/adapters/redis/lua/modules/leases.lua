@@ -54,6 +54,11 @@ function leases.count_running(changes, drawn)
   return running, shard.FENCE - drawn
 end
 
+-- The leases that have lapsed, at most so many: {stored id, end...}.
+function leases.lapsed(limit)
+  return call('ZRANGEBYSCORE', shard.LEASED, '-inf', shard.NOW_TEXT, 'WITHSCORES', 'LIMIT', '0', limit)
+end
+
 -- The end of a delivery that nobody began: the run that it was to be is none.
 function leases.end_delivery(r)
   r.run, r.target = r.run - 1, nil

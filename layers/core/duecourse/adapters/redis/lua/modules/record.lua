@@ -129,35 +129,13 @@ function record.grown(r, log, letter, at, times, body)
   return log
 end
 
--- Takes off the log's entry of leases given back with this letter: the last one, or the one before it where that is of
--- the other letter and the same run. So strikes are counted on over deliveries of that run that were none.
-local function take_given_back(r, log, letter)
-  local before, times = record.take_last(r, log, letter)
-  if times > 0 then
-    return before, times
-  end
-  local other, run = letter == fields.RAN_RELEASE and fields.RAN_UNDELIVERED or fields.RAN_RELEASE, nil
-  local cut, others = record.take_last(r, log, other)
-  if others == 0 then
-    return log, 0
-  end
-  r.count = r.count + 1
-  before, times, run = record.take_last(r, cut, letter)
-  if times > 0 and unpack_struct('>I4', run) == r.run then
-    return before .. sub(log, #cut + 1), times
-  elseif times > 0 then
-    r.count = r.count + 1
-  end
-  return log, 0
-end
-
 -- Ends a run in the record's log, at `at`; nil leaves the state or the result as it is. Leases that are given back one
 -- after the other are one entry, the last.
 function record.remember(r, outcome, detail, state, result, at)
   local body, old_state, old_result, log = record.split(r.rest)
   local times = 0
   if outcome == fields.RAN_RELEASE or outcome == fields.RAN_UNDELIVERED then
-    log, times = take_given_back(r, log, outcome)
+    log, times = record.take_last(r, log, outcome)
   end
   local late = r.claimed > 0 and math.min(math.max(r.claimed - r.due, 0), MOST_LATE) or 0
   local run = pack(fields.RUN_FORMAT, r.run, r.fence, r.claimed, r.claimed > 0 and r.trigger or 0, late) .. detail
@@ -183,15 +161,6 @@ function record.times_in_a_row(r, letter)
   local _, _, _, log = record.split(r.rest)
   local count = r.count
   local _, times = record.take_last(r, log, letter)
-  r.count = count
-  return times
-end
-
--- How many deliveries of this run have come back with this letter.
-function record.times_given_back(r, letter)
-  local _, _, _, log = record.split(r.rest)
-  local count = r.count
-  local _, times = take_given_back(r, log, letter)
   r.count = count
   return times
 end

@@ -18,7 +18,7 @@
 --                   where it is being forgotten; out:<target> how many were handed over and are not begun, while any
 --                   is; most:<target> how many may be, while tasks wait for that (0 of kind:<kind>, for whoever has it); wake: 1 while a claim may hand over
 --                   what waits; busy:<target>, busy:kind:<kind> until when a function that is handed tasks counts as
---                   busy, fits:<target> "<how many>:<since>", what it may have while that is fewer (modules/places.lua); layout: the version in which records are written, 4 where it is not there; bodies: how
+--                   busy, fits:<target> "<how many>:<since>", what it may have while that is fewer (modules/busy.lua); layout: the version in which records are written, 4 where it is not there; bodies: how
 --                   many payloads stand apart, while any does; drawn, others, others_at, rewrite: modules/versions.lua;
 --                   tenant_max_pending, tenant_max_bytes, tenant_adds_per_minute, default_quotas: those of the
 --                   deployment (modules/settings.lua), and quotas: a letter of each that is set (p, b, a), while any
@@ -27,7 +27,7 @@
 --         9 bell    string with a TTL: the instant at which it goes
 --         10 parked zset, tenant that runs as many tasks as it may -> its earliest due time
 --         11 log    zset, "<first fence>:<how many>" of each claim within the rate's window -> claimed_at
---         12 late   hash, "<slot>:<bucket>" -> how many were claimed that late (domain/lateness.py)
+--         12 late   hash, "<slot>:<bucket>" -> how many began that late (domain/lateness.py)
 --         13 waiting zset, all scores 0, "<target>\0<due, 13 digits><until when it is put aside, 13 digits>\0<id>" of
 --                   due tasks whose target has as many as it may that it has not begun (<id>: the stored one); and
 --                   "\0<id>\0<target>" of those that it has not begun, for a record that is cut off does not tell whose
@@ -51,7 +51,7 @@
 -- PAUSED, MAX_RUNNING, TENANT_MAX,  how the queue is set: limits are this shard's part
 -- RATE, PER
 -- LOGGED, LEAVING, WAKE, QUOTAS,    as in meta
--- AWAITED
+-- AWAITED, LATE_SLOT
 -- LAYOUT                            the version in which records are written
 -- FENCE                             the newest fence, 0 before the first
 -- COUNTED                           the flag of a record that is added now, where its bytes are counted, else 0
@@ -76,8 +76,8 @@ end
 -- for another program has written it, is as if it were not there: so it is to who shows the settings.
 function shard.read_meta()
   local meta = call('HMGET', shard.META, 'shards', 'clock', 'paused', 'max_running', 'tenant_max_running', 'rate_count',
-    'rate_per', 'logged', 'leaving', 'wake', 'layout', 'fence', 'quotas', 'awaited')
-  shard.AWAITED = meta[14]
+    'rate_per', 'logged', 'leaving', 'wake', 'layout', 'fence', 'quotas', 'awaited', 'late_slot')
+  shard.AWAITED, shard.LATE_SLOT = meta[14], tonumber(meta[15] or nil) or 0
   shard.PAUSED, shard.LEAVING, shard.WAKE, shard.QUOTAS = meta[3], meta[9], meta[10], meta[13]
   shard.MAX_RUNNING, shard.TENANT_MAX = meta[4] and shard.part_of(meta[4]), meta[5] and shard.part_of(meta[5])
   shard.LAYOUT, shard.FENCE = tonumber(meta[11] or nil) or fields.OLDEST, tonumber(meta[12] or nil) or 0

@@ -1,0 +1,133 @@
+-- What comes of leases that lapse and of deliveries that nobody begins. A verb requires it where there are such.
+
+-- Deliveries that come to nothing. ------------------------------------------------------------------------------------
+
+local MOST_STRIKES = 20 -- deliveries of one run that its target did not begin though it was free
+local FIRST_DELAY, LONGEST_DELAY, LONGEST_BUSY = 1000, 300000, 30000 -- ms
+
+-- The last entry of a log: its letter, its run and its place; nil where there is none.
+local function last_of(log)
+  local at, last = 3, nil
+  while at <= #log do
+    last, at = at, at + fields.ENTRY_SIZE + unpack_struct('>I2', log, at + fields.ENTRY_LENGTH)
+  end
+  if not last then
+    return nil
+  end
+  local letter, size = byte(log, last), #log - last + 1
+  return letter, size >= fields.ENTRY_SIZE + 4 and unpack_struct('>I4', log, last + fields.ENTRY_SIZE), last
+end
+
+-- Strikes of one run are counted over its deliveries that were none, and these over strikes: where the log ends in an
+-- entry of each, the one of this letter comes last.
+local function bring_last(r, outcome)
+  local body, state, result, log = record.split(r.rest)
+  local other = outcome == fields.RAN_RELEASE and fields.RAN_UNDELIVERED or fields.RAN_RELEASE
+  local letter, run, at = last_of(log)
+  if letter ~= other or run ~= r.run then
+    return
+  end
+  local before = sub(log, 1, at - 1)
+  local letter_before, run_before, at_before = last_of(before)
+  if letter_before == outcome and run_before == r.run then
+    log = sub(log, 1, at_before - 1) .. sub(log, at) .. sub(log, at_before, at - 1)
+    r.rest = record.join(body, state, result, log)
+  end
+end
+
+-- A delivery that was not begun is scheduled again, later each time, with all its attempts. A strike, which is one that
+-- the target was free to begin, may be its end; one that waited for a busy target is none, however often.
+function lapses.undelivered(r, strike, detail)
+  local outcome = strike and fields.RAN_UNDELIVERED or fields.RAN_RELEASE
+  bring_last(r, outcome)
+  local times = record.times_in_a_row(r, outcome) + 1
+  local dies = strike and times >= MOST_STRIKES
+  if not strike then
+    busy.halve(r)
+  end
+  record.remember(r, outcome, dies and 'undelivered: ' .. detail or detail)
+  leases.end_delivery(r)
+  if dies or leases.expired(r) then
+    r.status = fields.DIED
+    return false
+  end
+  local longest = strike and LONGEST_DELAY or LONGEST_BUSY
+  r.status, r.due = fields.SCHEDULED, shard.NOW + math.min(FIRST_DELAY * 2 ^ (times - 1), longest)
+  return true
+end
+
+-- Lapsed leases. ------------------------------------------------------------------------------------------------------
+
+-- When a task runs again whose lease lapsed: at once, which is from the lease's end on; where its run before lapsed
+-- too, once its policy's wait is over.
+local function due_after_lapse(r, ended)
+  return record.times_in_a_row(r, fields.RAN_LAPSED) > 0 and shard.NOW + leases.backoff(r) or ended
+end
+
+-- Ends the run of a lapsed lease. Answers whether the task lives.
+local function end_run(r, ended)
+  if r.target and busy.is_busy(r) then
+    return lapses.undelivered(r, false, 'waited for ' .. r.target .. ', which was busy with other tasks')
+  elseif r.target then
+    return lapses.undelivered(r, true, 'handed over to ' .. r.target .. ', but the function did not begin it')
+  end
+  local due = due_after_lapse(r, ended)
+  record.remember(r, fields.RAN_LAPSED, 'the lease lapsed')
+  return leases.retry_or_die(r, due)
+end
+
+-- Puts a task whose lease lapsed where it belongs, or its successor in its place. Answers how many died.
+local function take_back(sid, tenant, r, ended)
+  r.last = 0
+  if r.target then
+    places.free_place(sid, r.target)
+  end
+  local successor = record.has_successor(r) and history.succeed(sid, r)
+  local dies = not successor and not end_run(r, ended)
+  record.put(sid, successor or r)
+  tenants.rehead(tenant)
+  endings.notify(dies and endings.notifications_of(sid, r) or {})
+  return dies and 1 or 0
+end
+
+-- The same where its record cannot be read: it can be neither run nor ended, and lies with the dead where it is there.
+local function take_back_unread(sid, data)
+  places.free_lost_place(sid)
+  if data then
+    call('ZADD', shard.DEAD, shard.NOW, sid)
+    record.note_end(sid, 0)
+  end
+  return data and 1 or 0
+end
+
+-- Takes back lapsed leases, {stored id, end...}, and no more once their records weigh `most` bytes. Answers how many,
+-- how many of them died, and whether it stopped at that bound; tenants that it could not serve it adds to `want`. It
+-- begins with ZREM, which runs where memory is short.
+function lapses.reclaim(lapsed, want, most)
+  local reclaimed, died, stopped, ended = 0, 0, false, {}
+  for i = 1, #lapsed, 2 do
+    local sid = lapsed[i]
+    local tenant = tenants.tenant_of(sid)
+    if shard.weight >= most then
+      stopped = true
+      break
+    elseif not shard.DUE[tenant] then
+      want[#want + 1] = tenant
+    else
+      call('ZREM', shard.LEASED, sid)
+      local data = call('HGET', shard.TASKS, sid)
+      local r = record.open(data)
+      if data and record.is_foreign(data) then -- of a later version: left alone for a while
+        call('ZADD', shard.LEASED, shard.NOW + record.PUT_OFF, sid)
+      else
+        died = died + (r and take_back(sid, tenant, r, tonumber(lapsed[i + 1])) or take_back_unread(sid, data))
+        ended[tenant] = (ended[tenant] or 0) - 1
+      end
+      reclaimed = reclaimed + 1
+    end
+  end
+  if next(ended) then
+    leases.count_running(ended, 0)
+  end
+  return reclaimed, died, stopped
+end
