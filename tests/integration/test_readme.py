@@ -30,12 +30,19 @@ def steps(page: Path) -> list[Step]:
 FOLLOWED = [page for page in pages() if steps(page)]
 
 
+class Place(NamedTuple):
+    """A stack: its HTTP API and its store."""
+
+    api: str
+    store: str
+
+
 @pytest.fixture(scope="module", params=["harness", "sam"])
-def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The HTTP API: the harness's, then that of `sam local start-api`, where a container engine runs it."""
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """The harness, then `sam local start-api`, where a container engine runs it."""
     if request.param == "harness":
         with Stack() as stack:
-            yield stack.api
+            yield Place(stack.api, stack.store)
         return
     need_engine("sam local start-api")
     folder = tmp_path_factory.mktemp("sam")
@@ -44,7 +51,7 @@ def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         Stack(Options(store=here, environment={"DUECOURSE_RESULTS_TABLE": ""})),  # as the containers: in the ledger
         start_api(env_vars(folder, there)) as url,
     ):
-        yield url
+        yield Place(url, here)
 
 
 def test_there_are_lines_to_follow() -> None:
@@ -52,10 +59,14 @@ def test_there_are_lines_to_follow() -> None:
 
 
 @pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.stem)
-def test_each_line_answers_what_it_shows(api: str, page: Path) -> None:
+def test_each_line_answers_what_it_shows(place: Place, page: Path) -> None:
+    commands = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": commands, "DUECOURSE_STORE": place.store, "COLUMNS": "200"}
     for step in steps(page):
-        command = step.command.replace("http://localhost:3000", api).replace("localhost:3000", api)
-        shown = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=30)
+        command = step.command.replace("http://localhost:3000", place.api).replace("localhost:3000", place.api)
+        shown = subprocess.run(
+            ["bash", "-c", command], env=environment, capture_output=True, text=True, check=True, timeout=60
+        )
         wanted = re.escape(step.answer).replace("…", ".*")
         assert re.fullmatch(wanted, shown.stdout.strip()), f"{step.command}\n{shown.stdout}\nis not\n{step.answer}"
 
