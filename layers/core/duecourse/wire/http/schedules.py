@@ -53,8 +53,8 @@ EXAMPLE: dict[str, Json] = {
 RULE = ("repeat", "time_zone", "starts_at", "until", "gap", "fold")
 """Fields of a request that make the rule of its times."""
 AUTO_GAP = (
-    "By `auto`, an interval skips: a `cron` whose minute or hour is `*` or has a step, or an hourly or minutely `rrule`."
-    " Other rules shift."
+    "By `auto`, an interval skips: a `cron` whose minute or hour is `*` or has a step, or an hourly or minutely"
+    " `rrule`. Other rules shift."
 )
 AUTO_FOLD = "By `auto`, an interval has both, as for `gap`; other rules have the first."
 MAX_PREVIEW = 1_000
