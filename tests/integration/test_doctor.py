@@ -1,19 +1,24 @@
 """The doctor: a sound ledger has nothing, and each planted fault is found, by its check and its place."""
 
 import json
+import shutil
 import time
+import zoneinfo
 from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+import tzdata  # type: ignore[import-untyped]
 
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import keys_of, rounds_key, shards_key
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.queues import Rate
 from duecourse.domain.task import Shard
-from duecourse_local.doctor import targets
+from duecourse_local.doctor import targets, zones
 from duecourse_local.doctor.finding import Finding, Level
 from duecourse_local.doctor.ledger import Examination
 from tests.support.commands import run
@@ -60,6 +65,35 @@ def test_a_sound_ledger_has_no_fault_and_each_check_is_told(client: redis.Redis)
     assert wrong(client) == {}
     fine = {one.check for one in found(client) if one.level is Level.FINE}
     assert fine >= {"version", "round trip", "clock", "memory", "persistence", "tick"}
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Iterator[Path]:
+    """The system's tables of time zones, all of them as those of schedules, with no version yet."""
+    shutil.copytree(Path(str(files("tzdata").joinpath("zoneinfo"))), tmp_path, dirs_exist_ok=True)
+    (tmp_path / "tzdata.zi").unlink()
+    zoneinfo.reset_tzpath([str(tmp_path)])
+    yield tmp_path
+    zoneinfo.reset_tzpath()
+
+
+def test_time_zones_of_python_that_differ_from_those_of_schedules_are_named(tables: Path) -> None:
+    ours = tzdata.IANA_VERSION
+    (tables / "tzdata.zi").write_text("# version 2025b\n# more\n")
+    [one] = zones.examine()
+    assert (one.level, one.text.endswith("no clock differs")) == (Level.NOTE, True)
+    shutil.copy(tables / "UTC", tables / "Africa" / "Cairo")
+    [one] = zones.examine()
+    said = f"Python's zoneinfo reads 2025b in {tables}, and schedules tzdata {ours}: clocks differ within a year in "
+    assert (one.level, one.text) == (Level.NOTE, f"{said}Africa/Cairo")
+    assert 'PYTHONTZPATH=""' in one.fix
+
+
+def test_time_zones_of_one_version_are_fine(tables: Path) -> None:
+    (tables / "+VERSION").write_text(f"{tzdata.IANA_VERSION}\n")
+    assert [one.level for one in zones.examine()] == [Level.FINE]
+    zoneinfo.reset_tzpath([])
+    assert [one.level for one in zones.examine()] == [Level.FINE]
 
 
 def evict(client: redis.Redis) -> None:

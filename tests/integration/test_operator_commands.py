@@ -385,6 +385,28 @@ def test_a_file_of_schedules_is_compared_with_what_there_is(place: Place, tmp_pa
     assert ("Raise `number`" in same.stderr) == (applied is not None)
 
 
+def test_a_file_changes_nothing_of_a_schedule_of_a_release_without_auto(place: Place, tmp_path: Path) -> None:
+    path = tmp_path / "schedules.yaml"
+    former = FILED.format(number=1, cron="0 * * * *").replace("kind: report", "gap: shift, fold: first, kind: report")
+    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=place.store) as served:
+        served.apply_schedules(former)
+    path.write_text(FILED.format(number=2, cron="0 * * * *"))
+    assert place.ask("schedules", "diff", str(path))["changed"] == []
+    path.write_text(former.replace("gap: shift", "gap: skip"))
+    [*changed] = place.ask("schedules", "diff", str(path))["changed"]
+    assert all(one["fields"] == {"gap": {"from": "shift", "to": "skip"}} for one in changed)
+    assert len(changed) == former.count("gap: shift")
+
+
+def test_a_schedule_without_a_next_time_says_why_in_a_sentence(place: Place) -> None:
+    place.ask("schedules", "add", "report", "--id", "daily", "--cron", "0 9 * * *")
+    place.ask("schedules", "pause", "daily")
+    shown = place.run("schedules", "show", "daily").stdout
+    assert "No occurrence is to come. It is paused: nothing fires until it is resumed." in shown
+    none = ("--every", "PT1H", "--from", "9999-12-31T00:00:00Z")
+    assert place.run("schedules", "preview", *none).stdout == "The rule has no time from then on.\n"
+
+
 def test_a_wrong_file_of_schedules_is_one_line_with_every_wrong_field_and_code_2(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "schedules.yaml"
     path.write_text(

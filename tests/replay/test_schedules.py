@@ -254,3 +254,47 @@ def test_a_page_of_schedules_goes_on_after_its_last_id() -> None:
     assert (ids(first), first.body["next_after"]) == (["s-0", "s-1", "s-2"], "s-2")
     rest = ask("GET", "/schedules", query="limit=3&after=s-2")
     assert (ids(rest), "next_after" in rest.body) == (["s-3", "s-4"], False)
+
+
+def test_auto_is_shown_with_what_it_means_and_what_is_named_wins() -> None:
+    def clocks(answer: Answer) -> list[str]:
+        one = answer.body["schedule"]
+        return [one[name] for name in ("gap", "fold", "gap_used", "fold_used")]
+
+    rule = {"repeat": {"cron": "0 * * * *"}, "time_zone": "America/Los_Angeles"}
+    assert clocks(ask("POST", "/schedules", HOURLY | rule)) == ["auto", "auto", "skip", "both"]
+    assert clocks(ask("POST", "/schedules", DAILY)) == ["auto", "auto", "shift", "first"]
+    assert clocks(ask("PATCH", "/schedules/hourly", {"fold": "first"})) == ["auto", "first", "skip", "first"]
+    assert clocks(ask("PATCH", "/schedules/hourly", {"fold": "auto"})) == ["auto", "auto", "skip", "both"]
+    assert clocks(ask("PATCH", "/schedules/hourly", {"repeat": {"cron": "0 9 * * *"}}))[2:] == ["shift", "first"]
+
+
+@pytest.mark.parametrize("gap", [{}, {"gap": "auto", "fold": "auto"}])
+def test_a_preview_of_an_hourly_rule_has_every_hour_of_an_autumn_night(gap: dict[str, str]) -> None:
+    rule = {"repeat": {"cron": "0 * * * *"}, "time_zone": "America/Los_Angeles", "from": "2026-11-01T08:00:00Z"}
+    times = ask("POST", "/schedules/preview", rule | gap | {"count": 3}).body["times"]
+    assert [one["at"][11:13] for one in times] == ["08", "09", "10"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "field"),
+    [
+        ("POST", "/tasks", {"kind": "webhook", "payload": {"url": "https://a.example/"}}, "due_at"),
+        ("POST", "/tasks", {"kind": "webhook", "payload": {"url": "https://a.example/"}}, "deadline"),
+        ("POST", "/schedules", DAILY, "starts_at"),
+        ("POST", "/schedules", DAILY, "until"),
+        ("POST", "/schedules/preview", {"repeat": DAILY["repeat"]}, "from"),
+        ("POST", "/schedules/daily/backfill", {"to": "2100-01-01T00:00:00Z"}, "from"),
+        ("POST", "/reminders", {}, "starts_at"),
+        ("PATCH", "/reminders/standup/occurrences/2100-01-11T08:30:00Z", {}, "starts_at"),
+        ("PATCH", "/reminders/standup", {}, "until"),
+    ],
+)
+@pytest.mark.parametrize("offset", ["+01:60", "+01:99", "-24:00"])
+def test_an_offset_that_no_clock_has_is_rejected_by_field(
+    method: str, path: str, body: dict[str, Any], field: str, offset: str
+) -> None:
+    answer = ask(method, path, body | {field: f"2099-12-31T23:00:00{offset}"})
+    assert "offset" in wrong(answer)[field]
+    rrule = DAILY | {"repeat": {"rrule": "FREQ=DAILY", "exdates": [f"2099-12-31T23:00:00{offset}"]}}
+    assert "offset" in wrong(ask("POST", "/schedules", rrule))["repeat.exdates.0"]

@@ -104,9 +104,8 @@ def test_a_payload_has_the_bound_that_a_request_has(client: Client) -> None:
 
 
 def test_a_kind_that_nothing_runs_is_refused(client: Client) -> None:
-    with pytest.raises(
-        errors.InvalidInput, match=r"no target here runs strange; known kinds: .*report.* DUECOURSE_TARGETS"
-    ):
+    said = r"no target here runs strange; known kinds: .*report.* `duecourse new strange` .*{\"strange\": \"worker\"}"
+    with pytest.raises(errors.InvalidInput, match=said):
         client.add(kind="strange", payload={})
 
 

@@ -98,7 +98,7 @@ def fold() -> Drawing:
 
 
 def _through(since: int, until: int) -> Lane:
-    """An interval, which goes on through a change."""
+    """Times of an interval, through a change of the clocks."""
     marks: list[Mark] = [Dot(at, _wall(at)) for at in _times(Rule(INTERVAL, since, ZONE), since, until)]
     return Lane(Gap.AUTO, OF_INTERVAL, marks)
 

@@ -1,5 +1,6 @@
 """Kinds that a caller may ask for: those of the own targets, or those that deployments wrote into the ledger."""
 
+import re
 from collections.abc import Callable, Collection
 from typing import NoReturn, Protocol
 
@@ -7,10 +8,12 @@ from duecourse.domain.times import format_instant
 from duecourse.engine.deployed import Reading
 from duecourse.errors import FieldError, InvalidInput
 
-OWN_KINDS = (
-    "For a kind of your own, name its target in DUECOURSE_TARGETS: here, and where the functions are. A laptop's stack "
-    """gets a kind of a worker by DUECOURSE_TARGETS='{"ship": "worker"}' duecourse up"""
+OWN_KIND = (
+    "For a kind of your own, run `duecourse new {new}` in its project, or name its target in DUECOURSE_TARGETS: here, "
+    """and where the functions are. For a worker on a laptop: DUECOURSE_TARGETS='{{"{kind}": "worker"}}' duecourse up"""
 )
+FUNCTION = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+"""A name that `duecourse new` takes."""
 LISTED = 50
 """Maximum number of kinds that an error names."""
 NO_DEPLOYMENT = "no deployment has written its kinds"
@@ -37,7 +40,7 @@ class OwnKinds:
         """See Kinds."""
         del shown
         if kind not in self._every:
-            _reject("kind", f"no target here runs {kind}; known kinds: {_listed(self._every)}. {OWN_KINDS}")
+            _reject("kind", f"no target here runs {kind}; known kinds: {_listed(self._every)}. {_fix(kind)}")
 
     def check_receiver(self, kind: str, *, shown: bool) -> None:
         """See Kinds."""
@@ -79,6 +82,11 @@ class LedgerKinds:
         if self._record.newest.written_at:
             return "Deploy a function of this kind, or look for a slip in its name"
         return "Point DUECOURSE_STORE and DUECOURSE_NAMESPACE at your deployment, or name a target in DUECOURSE_TARGETS"
+
+
+def _fix(kind: str) -> str:
+    """Ways to a kind of one's own that nothing runs yet."""
+    return OWN_KIND.format(new=kind if FUNCTION.fullmatch(kind) else f"NAME --kind {kind}", kind=kind)
 
 
 def _listed(kinds: Collection[str]) -> str:

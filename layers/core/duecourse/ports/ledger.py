@@ -54,6 +54,10 @@ class Ledger(Protocol):
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
         """One task, in any shard of its queue. Raises TaskDamaged where its record cannot be read."""
 
+
+class Throttled(Ledger, Protocol):
+    """The ledger with the reasons for which due tasks wait."""
+
     def throttle(self, shard: Shard, tenant: str = DEFAULT_TENANT, task: Task | None = None) -> Throttle:
         """Reason why a tenant's due tasks in a shard, or this one of them, cannot be claimed now."""
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from duecourse.domain.schedule import Firing, Kept, Progress, Schedule
 from duecourse.domain.task import DEFAULT_TENANT, Shard
-from duecourse.ports.ledger import Ledger
+from duecourse.ports.ledger import Throttled
 
 MAX_FIRE = 200
 """The most schedules of one step."""
@@ -43,7 +43,7 @@ class SchedulePage(NamedTuple):
     next: str
 
 
-class ScheduleStore(Ledger, Protocol):
+class ScheduleStore(Throttled, Protocol):
     """The ledger for schedules. A schedule's occurrences are in its own shard: their group is its id."""
 
     def put_schedule(self, schedule: Schedule, progress: Progress, *, if_version: int | None = None) -> Written:

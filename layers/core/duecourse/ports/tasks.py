@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.task import DEFAULT_TENANT, NewTask, Task
-from duecourse.ports.ledger import Ledger
+from duecourse.ports.ledger import Throttled
 
 MAX_ADD = 1_000
 """The most tasks one add takes to one shard."""
@@ -95,7 +95,7 @@ class Move(NamedTuple):
     by: str = ""
 
 
-class TaskStore(Ledger, Protocol):
+class TaskStore(Throttled, Protocol):
     """The ledger for those who ask for tasks."""
 
     def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[AddReply]:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from duecourse.settings import Settings
 
-from ...doctor import targets
+from ...doctor import targets, zones
 from ...doctor.finding import Finding, Level
 from ...doctor.ledger import Examination
 from ...doctor.timeouts import timeouts
@@ -34,7 +34,7 @@ def doctor(
 ) -> None:
     """Look for what loses tasks, stops them or makes them late, and name what mends it. Nothing is changed.
 
-    The command looks at servers, every task and index, bells, leases, ticks and functions.
+    The command looks at servers, every task and index, bells, leases, ticks, this machine's time zones and functions.
 
     Exit code 1 for a fault or a warning.
 
@@ -66,6 +66,7 @@ def _findings(settings: Settings, folder: Path, *, with_targets: bool) -> Iterat
         for done, findings in exam.run():
             bar.update(shown, completed=done)
             yield from findings
+    yield from zones.examine()
     if with_targets and settings.targets:
         yield from targets.examine(settings.targets, settings.lease_ms, timeouts(folder))
 

@@ -182,12 +182,12 @@ class AddReminder(Strict):
     gap: GapField = Field(
         Gap.AUTO,
         description="Treatment, with `repeat`, of a wall-clock time that a change of the clocks leaves out: `shift` to"
-        f" the first instant after it, `skip`, or `auto`: {AUTO_GAP}",
+        f" the first instant after it, `skip`, or `auto`. {AUTO_GAP}",
     )
     fold: FoldField = Field(
         Fold.AUTO,
         description="Treatment, with `repeat`, of a wall-clock time that a change of the clocks repeats: the `first`,"
-        f" the `second`, `both`, or `auto`: {AUTO_FOLD}",
+        f" the `second`, `both`, or `auto`. {AUTO_FOLD}",
     )
 
     @model_validator(mode="after")

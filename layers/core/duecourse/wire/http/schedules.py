@@ -53,9 +53,10 @@ EXAMPLE: dict[str, Json] = {
 RULE = ("repeat", "time_zone", "starts_at", "until", "gap", "fold")
 """Fields of a request that make the rule of its times."""
 AUTO_GAP = (
-    "`skip` for a `cron` whose minute or hour is `*` or has a step, and an hourly or minutely `rrule`; else `shift`."
+    "By `auto`, an interval skips: a `cron` whose minute or hour is `*` or has a step, or an hourly or minutely"
+    " `rrule`. Other rules shift."
 )
-AUTO_FOLD = "`both` for the rules for which `gap` is `skip` by `auto`, else `first`."
+AUTO_FOLD = "By `auto`, an interval has both, as for `gap`; other rules have the first."
 MAX_PREVIEW = 1_000
 MAX_LIMIT = 1_000_000_000
 
@@ -129,12 +130,12 @@ class RuleFields(Strict):
     gap: GapField = Field(
         Gap.AUTO,
         description="Treatment of a wall-clock time that a change of the clocks leaves out: `shift` to the first"
-        f" instant after it, `skip`, or `auto`: {AUTO_GAP}",
+        f" instant after it, `skip`, or `auto`. {AUTO_GAP}",
     )
     fold: FoldField = Field(
         Fold.AUTO,
         description="Treatment of a wall-clock time that a change of the clocks repeats: the `first`, the"
-        f" `second`, `both`, or `auto`: {AUTO_FOLD}",
+        f" `second`, `both`, or `auto`. {AUTO_FOLD}",
     )
 
 
