@@ -110,6 +110,7 @@ MAY_IMPORT = {
         "client_schedules",
         "handler",
         "typed",
+        "wire",
         "domain",
         "errors",
     },
