@@ -353,7 +353,7 @@ def by_client(both: Both, name: str, fields: Fields) -> tuple[bool, Any]:
     try:
         got = getattr(getattr(both.client, within) if within else both.client, verb)(**fields)
     except DuecourseError as error:
-        return False, problems.describe(error).document
+        return False, problems.problem_of(error).document
     return True, json.loads(json.dumps(PAIRS[name].show(got, fields)))
 
 
@@ -391,7 +391,7 @@ def test_what_is_asked_for_in_both_ways_is_answered_alike_and_leaves_the_same(
     called, told = by_client(both, name, fields)
     taken, answered = by_http(name, fields)
     if name == "query" and told.get("status") == "failed":  # what the client tells, HTTP refuses with
-        assert answered["type"] == problems.describe(QueryFailed()).document["type"]
+        assert answered["type"] == problems.problem_of(QueryFailed()).document["type"]
     else:
         assert (called, told) == (taken, answered)
     mine, theirs = both.state()

@@ -73,7 +73,7 @@ def test_every_refusal_that_http_tells_is_described_and_says_what_it_is() -> Non
     told = {one["type"] for each in operations().values() for one in examples(each) if "type" in one}
     statuses = {status for status in problems.STATUS.values() if status != 500}
     known = [kind for status in statuses - {405} for kind in rejections(status)]
-    assert told == {problems.describe(kind()).document["type"] for kind in known if kind not in OF_INPUT} | {
+    assert told == {problems.problem_of(kind()).document["type"] for kind in known if kind not in OF_INPUT} | {
         problems.URN + name for name in ("invalid-input", "internal")
     }
     for kind in every(DuecourseError):

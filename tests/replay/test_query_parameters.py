@@ -7,16 +7,16 @@ from duecourse.errors import MAX_ERRORS, MAX_FIELD
 from tests.support.ledger import add, standing
 from tests.support.requests import ask, wrong
 
-UNKNOWN = "is not a parameter of this route; known: "
+UNKNOWN = "is not a parameter of this route"
 
 
 @pytest.mark.parametrize(
     ("path", "query", "known"),
     [
-        ("/tasks", "stat=dead&queue=default", "queue, state, kind, group, cursor, limit"),
-        ("/tasks/a", "stat=1", "queue"),
-        ("/queues", "stat", "none"),
-        ("/health", "stat=", "none"),
+        ("/tasks", "stat=dead&queue=default", ": state?; known: queue, state, kind, group, cursor, limit"),
+        ("/tasks/a", "stat=1", "; known: queue"),
+        ("/queues", "stat", "; known: none"),
+        ("/health", "stat=", "; known: none"),
     ],
 )
 def test_an_unknown_parameter_is_named_with_those_that_there_are(path: str, query: str, known: str) -> None:
@@ -25,7 +25,9 @@ def test_an_unknown_parameter_is_named_with_those_that_there_are(path: str, quer
 
 def test_a_misspelt_force_takes_nothing_from_a_worker_and_cancels_nothing(store: MemoryStore) -> None:
     add(store, "a", delay_ms=60_000)
-    assert wrong(ask("DELETE", "/tasks/a", query="forced=true")) == {"forced": f"{UNKNOWN}queue, force"}
+    assert wrong(ask("DELETE", "/tasks/a", query="forced=true")) == {
+        "forced": f"{UNKNOWN}: force?; known: queue, force"
+    }
     assert standing(store, "a").status == "scheduled"
     assert ask("DELETE", "/tasks/a", query="force").status == 204
 

@@ -112,6 +112,7 @@ MAY_IMPORT = {
         "client_schedules",
         "handler",
         "typed",
+        "wire",
         "domain",
         "errors",
     },

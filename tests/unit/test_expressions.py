@@ -305,6 +305,8 @@ def test_a_literal_that_json_cannot_carry_is_rejected(literal: str) -> None:
         ("$.status", "'$' at character 1", "status"),
         ("job-state == 'ok'", "'-' at character 4", "\"job-state\" == 'ok'"),
         ("a = 5 and b = ok", "'=' at character 3", "a == `5` && b == 'ok'"),
+        ("2026-01-01", "'2' at character 1", ""),
+        ("n == 007", "'0' at character 6", ""),
         ("a)", "')' at character 2", ""),
         ("'abc", '"\'" at character 1', ""),
         ("a ==", "it ends too early", ""),

@@ -7,7 +7,7 @@ import pytest
 from duecourse import errors
 from duecourse.errors import DuecourseError, FieldError
 from duecourse.wire.http import problems
-from duecourse.wire.http.problems import describe
+from duecourse.wire.http.problems import problem_of
 from duecourse_local.reference.openapi import ABSTRACT
 
 
@@ -25,7 +25,7 @@ def made(cls: type[DuecourseError]) -> DuecourseError:
 
 @pytest.mark.parametrize("cls", sorted(offspring(DuecourseError), key=str), ids=lambda cls: cls.__name__)
 def test_every_error_of_the_tree_has_a_document(cls: type[DuecourseError]) -> None:
-    problem = describe(made(cls))
+    problem = problem_of(made(cls))
     document = json.loads(json.dumps(problem.document))
     assert {"type", "title", "status", "detail"} <= document.keys()
     assert document["status"] == problem.status
@@ -78,7 +78,7 @@ CODES = {
 
 
 def test_the_codes_are_these() -> None:
-    shown = [describe(made(cls)).document for cls in offspring(DuecourseError) - {errors.Conflict}]
+    shown = [problem_of(made(cls)).document for cls in offspring(DuecourseError) - {errors.Conflict}]
     assert {document["type"] for document in shown} == {f"urn:duecourse:problem:{code}" for code in CODES}
 
 
@@ -105,11 +105,11 @@ def test_an_error_that_callers_see_has_a_code_of_its_own(cls: type[DuecourseErro
     ],
 )
 def test_each_refusal_has_its_status(error: Exception, status: int) -> None:
-    assert describe(error).status == status
+    assert problem_of(error).status == status
 
 
 def test_a_conflict_tells_its_reason() -> None:
-    assert describe(errors.TaskDead()).document == {
+    assert problem_of(errors.TaskDead()).document == {
         "type": "urn:duecourse:problem:task-dead",
         "title": "The task is dead: replay or delete it.",
         "status": 409,
@@ -119,21 +119,21 @@ def test_a_conflict_tells_its_reason() -> None:
 
 
 def test_wrong_fields_are_listed() -> None:
-    document = describe(errors.InvalidInput([FieldError("a.b", "is wrong")])).document
+    document = problem_of(errors.InvalidInput([FieldError("a.b", "is wrong")])).document
     assert document["errors"] == [{"field": "a.b", "problem": "is wrong"}]
 
 
 def test_an_unexpected_error_tells_nothing_of_itself() -> None:
     for error in (KeyError("secret"), errors.InvalidSettings([FieldError("DUECOURSE_STORE", "secret")])):
-        assert "secret" not in json.dumps(describe(error).document)
+        assert "secret" not in json.dumps(problem_of(error).document)
 
 
 def test_only_what_may_pass_by_itself_asks_to_come_again() -> None:
-    assert describe(errors.StoreUnavailable()).headers == {"Retry-After": "1"}
-    assert describe(errors.TaskNotFound()).headers == {}
+    assert problem_of(errors.StoreUnavailable()).headers == {"Retry-After": "1"}
+    assert problem_of(errors.TaskNotFound()).headers == {}
 
 
 def test_a_batch_that_was_cut_off_is_told_task_by_task() -> None:
-    problem = describe(errors.PartlyAdded([errors.Part("a", True), errors.Part("b", False)]))
+    problem = problem_of(errors.PartlyAdded([errors.Part("a", True), errors.Part("b", False)]))
     assert (problem.status, problem.headers) == (503, {"Retry-After": "1"})
     assert problem.document["tasks"] == [{"id": "a", "added": True}, {"id": "b", "added": False}]

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from duecourse.domain.schedule_status import Passed, ScheduleStatus, Upcoming
     from duecourse.domain.series import Series, SeriesStatus, Standing
     from duecourse.domain.timeline import Happened, Waiting, Why
+    from duecourse.domain.times import to_datetime
     from duecourse.handler import extend, save, task_handler
     from duecourse.typed import AsyncKind, Kind
+    from duecourse.wire.http.problems import Problem, problem_of
 
 __version__ = "0.2.0"
 __all__ = [
@@ -75,6 +77,7 @@ __all__ = [
     "Occurrence",
     "Overlap",
     "Passed",
+    "Problem",
     "Progress",
     "QueryState",
     "QueryStatus",
@@ -106,8 +109,10 @@ __all__ = [
     "Why",
     "errors",
     "extend",
+    "problem_of",
     "save",
     "task_handler",
+    "to_datetime",
 ]
 
 _LATER = {
@@ -139,8 +144,10 @@ _LATER = {
     "duecourse.domain.schedule_status": ("Passed", "ScheduleStatus", "Upcoming"),
     "duecourse.domain.series": ("Series", "SeriesStatus", "Standing"),
     "duecourse.domain.timeline": ("Happened", "Waiting", "Why"),
+    "duecourse.domain.times": ("to_datetime",),
     "duecourse.handler": ("extend", "save", "task_handler"),
     "duecourse.typed": ("AsyncKind", "Kind"),
+    "duecourse.wire.http.problems": ("Problem", "problem_of"),
 }
 """Names of each module that is imported at the first use of one: what a function does not need delays no start."""
 

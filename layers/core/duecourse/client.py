@@ -126,7 +126,7 @@ class Client:
         place = split(self._link.app.settings.store).place
         return f"{type(self).__name__}({place!r}, tenant={self._tenant!r})"
 
-    def add(self, *, kind: str, payload: Json, **fields: Unpack[AddFields]) -> AddResult:
+    def add(self, kind: str, payload: Json, **fields: Unpack[AddFields]) -> AddResult:
         """Schedule a task; `fields` are those of POST /tasks, and times may be datetime and timedelta too.
 
         An omitted id is generated, so two calls add two tasks.

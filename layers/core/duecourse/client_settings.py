@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypedDict
 
+from duecourse.domain.near import near_name
 from duecourse.domain.outcomes import Span
 from duecourse.errors import FieldError, InvalidSettings
 from duecourse.settings import PREFIX, Settings, parse
@@ -36,7 +37,11 @@ class ClientSettings(TypedDict, total=False):
 def read_settings(store: str, given: Mapping[str, Any]) -> Settings:
     """The settings of a client; None counts as not given. Raises InvalidSettings, naming every wrong one."""
     known = ClientSettings.__annotations__
-    wrong = [FieldError(name, f"is no setting of a client: use {', '.join(known)}") for name in given.keys() - known]
+    unknown = sorted(given.keys() - known)
+    wrong = [
+        FieldError(name, f"is no setting of a client: use {', '.join(known)}{near_name(name, known)}")
+        for name in unknown
+    ]
     if not isinstance(store, str) or not store:
         wrong.append(FieldError("store", "must be the URL of a store, such as redis://localhost:6379/0"))
         store = "memory://"

@@ -11,7 +11,8 @@ from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 from duecourse.domain.access import Access
-from duecourse.domain.address import WITHOUT_BELLS, check_servers, check_store, split
+from duecourse.domain.address import WITHOUT_BELLS, check_servers, check_store, near_url, split
+from duecourse.domain.near import UNKNOWN, near_name
 from duecourse.domain.polls import LEAST_INTERVAL_MS, MIN_INTERVAL_MS
 from duecourse.domain.query import QUEUE_PREFIX
 from duecourse.domain.quotas import Quotas
@@ -71,6 +72,18 @@ def check_broker(url: str) -> str:
     return url
 
 
+def _url(check: Callable[[str], str], scheme: str, path: str = "") -> Callable[[str], str]:
+    """Reader of a URL that `check` takes; its error names the right form of a near one."""
+
+    def read(url: str) -> str:
+        try:
+            return check(url)
+        except ValueError as error:
+            raise ValueError(f"{error}{near_url(url, scheme, path, check)}") from None
+
+    return read
+
+
 def _egress_allow(text: str) -> str:
     from duecourse.domain.egress import Egress  # for those who list something
 
@@ -99,7 +112,7 @@ class Settings:
 
     store: Annotated[
         str,
-        check_store,
+        _url(check_store, "redis", "/0"),
         "URL of the store: redis://, rediss://, unix://, redis-cluster://, rediss-cluster://, "
         "redis+sentinel://, leveldb:///absolute/path or memory://. Required, unless DUECOURSE_STORE_SECRET is set.",
     ] = ""
@@ -128,7 +141,9 @@ class Settings:
         "Target that receives a notification for each dead task: lambda:<function>, sqs:<queue or "
         "URL> or amqp:<queue>. Give all processes the same value.",
     ] = ""
-    amqp: Annotated[str, check_broker, "URL of the RabbitMQ broker for amqp: targets: amqp:// or amqps://."] = ""
+    amqp: Annotated[
+        str, _url(check_broker, "amqp"), "URL of the RabbitMQ broker for amqp: targets: amqp:// or amqps://."
+    ] = ""
     amqp_secret: Annotated[
         str,
         name_of_secret,
@@ -359,12 +374,19 @@ def parse(environ: Mapping[str, str]) -> Settings:
                 found[one.field] = one.read(given.pop(one.name))
             except (ValueError, InvalidInput) as error:
                 problems += problems_at(one.name, error)
-    problems += [FieldError(name, "is not a known field") for name in given]
+    problems += [FieldError(name, _unknown(name)) for name in given]
     settings = Settings(**found)
     problems = problems or [FieldError(PREFIX + name, problem) for name, problem in _clashes(settings)]
     if problems:
         raise InvalidSettings(bounded(problems))
     return settings
+
+
+def _unknown(name: str) -> str:
+    # All names begin alike, which would make each one near to each other.
+    known = {one.name.removeprefix(PREFIX): one.name for one in variables()}
+    near = near_name(name.removeprefix(PREFIX), known)
+    return UNKNOWN + near.replace(": ", f": {PREFIX}")
 
 
 def _doubled(given: Mapping[str, str]) -> Iterator[FieldError]:

@@ -215,7 +215,7 @@ OF_BODIES: set[Rejection] = {problems.MalformedBody, problems.BodyTooLarge, prob
 
 
 def _rejection(kinds: list[Rejection]) -> dict[str, Any]:
-    documents = [problems.describe(EXAMPLES.get(kind) or kind()) for kind in kinds]
+    documents = [problems.problem_of(EXAMPLES.get(kind) or kind()) for kind in kinds]
     types = [problem.document["type"] for problem in documents]
     titles = dict.fromkeys(problem.document["title"] for problem in documents)
     return {

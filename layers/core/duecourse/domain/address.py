@@ -1,6 +1,7 @@
 """A store's URL: its forms, and the servers that it names."""
 
 import re
+from collections.abc import Callable
 from ipaddress import IPv6Address
 from typing import NamedTuple
 from unicodedata import normalize
@@ -16,6 +17,10 @@ TLS = {
     "ssl_check_hostname": "(?i)true|false",
 }
 MAX_PORT = 65_535
+PLACE = re.compile(
+    r"(localhost|(?=[^:/]*\.|.*:[0-9])[A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[0-9]{0,4})?"
+)
+"""A server as people write it without a scheme: `localhost:6379`, `redis.example.com/0`."""
 
 
 class Form(NamedTuple):
@@ -131,6 +136,25 @@ def check_store(url: str) -> str:
         raise ValueError(f"must be {scheme}://{form.shown}" + (f" ({ESCAPED})" if "<host>" in form.shown else ""))
     _check_options(form, query)
     return url
+
+
+def near_url(url: str, scheme: str, path: str, check: Callable[[str], object]) -> str:
+    """Ending of the error on a URL that a person gave: the text, without a login, and its form with a scheme.
+
+    Empty where no such form passes `check`, or the text shows no host: it may be a password in the wrong place.
+    """
+    given, is_there, rest = url.rpartition("://")
+    login = "<user>:<password>@" if "@" in rest else ""
+    place = rest.rpartition("@")[2]
+    if not PLACE.fullmatch(place) or (is_there and (given.lower() not in FORMS or given in FORMS)):
+        return ""
+    server, _, rest_path = place.partition("/")
+    near = f"{given.lower() or scheme}://{login}{server}{'/' + rest_path if rest_path else path}"
+    try:
+        check(near)
+    except ValueError:
+        return ""
+    return f", not {given}{is_there}{login}{place}: write {near}"
 
 
 def _check_options(form: Form, query: str) -> None:

@@ -8,7 +8,9 @@ MAX_FIXES = 10
 """Maximum number of mistakes of one expression that its right form mends."""
 MAX_ADVICE = 200
 """Length from which on the right form is not written out."""
-NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
+NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?(?![A-Za-z0-9_.-])")
+OPERATOR = re.compile(r"(==|!=|<|>|<=|>=|&&|\|\||\(|,)\s*$")
+"""Place at which a number may be meant as a value."""
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 DASHED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(-[A-Za-z0-9_]+)+", re.ASCII)
 JSON_WORDS = {"true", "false", "null"}
@@ -59,7 +61,8 @@ def _fixed(text: str, at: int) -> str:
     before, after = text[:at], text[at:]
     if after[0] == "=":
         return _compared(before, after)
-    if number := NUMBER.match(after):
+    number = NUMBER.match(after)
+    if number and OPERATOR.search(before):
         return f"{before}`{number[0]}`{after[number.end() :]}"
     if after[0] == "-":
         return _quoted(text, at)

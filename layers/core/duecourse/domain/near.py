@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 WRONG_DURATION = "must be a duration such as 5m, PT5M or 300 (seconds)"
 WRONG_RATE = "must be a rate such as 10/s, 600/m or 10/PT1S"
+UNKNOWN = "is not a known field"
 LIKE = 0.65
 """Likeness from which on a known name is suggested: `priority` for `prio`."""
 MAX_NAME = 64
@@ -27,6 +28,11 @@ LARGEST_FIRST = " w d h m s ms "
 SHORT_OF_A_WEEK = ("d", "h", "m", "s", "ms")
 _N = r"(\d{1,9})"
 _TIME = r"T(?=\d)(?:\d{1,9}H)?(?:\d{1,9}M)?(?:\d{1,9}(?:[.,]\d{1,9})?S)?"
+
+
+def unknown_field(name: object, known: Iterable[str]) -> str:
+    """Error on a field that is not known, with the near one."""
+    return UNKNOWN + near_name(name, known)
 
 
 def near_name(word: object, known: Iterable[str]) -> str:

@@ -4,12 +4,13 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from enum import StrEnum
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias
 
 from duecourse.domain.history import Entry, Run, Trigger
-from duecourse.domain.times import DAY_MS
+from duecourse.domain.times import DAY_MS, MAX_INSTANT, to_datetime
 from duecourse.domain.values import brief, value
 from duecourse.errors import TaskDamaged
 
@@ -253,6 +254,16 @@ class Task(Generic[Payload]):
 
     def __repr__(self) -> str:
         return brief(self, "id", "kind", "queue", "status", "due_at", "attempt", "error")
+
+    @property
+    def due(self) -> datetime | None:
+        """`due_at` as an aware datetime in UTC; None while an occurrence waits for the end of another."""
+        return None if self.due_at == MAX_INSTANT else to_datetime(self.due_at)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """`deadline_at` as an aware datetime in UTC; None without a deadline."""
+        return to_datetime(self.deadline_at) if self.deadline_at else None
 
     @property
     def remaining(self) -> float:

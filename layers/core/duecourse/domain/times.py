@@ -112,6 +112,11 @@ def to_ms(moment: datetime) -> int:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
+def to_datetime(at: int) -> datetime:
+    """Epoch milliseconds as an aware datetime in UTC."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at)
+
+
 def format_instant(at: int) -> str:
     """Epoch milliseconds as RFC 3339 in UTC with milliseconds: `2026-03-29T01:30:00.000Z`."""
     second, ms = divmod(at, 1000)

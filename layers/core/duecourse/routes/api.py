@@ -9,6 +9,7 @@ from aws_lambda_powertools.event_handler.api_gateway import Route
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from duecourse.domain.access import Role
+from duecourse.domain.near import near_name
 from duecourse.errors import MAX_FIELD, FieldError, InvalidInput, bounded
 from duecourse.routes.parts import ROLE
 from duecourse.routes.request import served
@@ -42,10 +43,14 @@ class Api(APIGatewayHttpResolver):
         for route in self.described:
             if (route.method, route.openapi_path) == asked:
                 known = [*(one.alias for one in route.dependant.query_params), *served().own_parameters]
-                problem = f"is not a parameter of this route; known: {', '.join(known) or 'none'}"
+                listed = f"known: {', '.join(known) or 'none'}"
                 unknown = [name for name in given if name not in known and not SIGNING.match(name)]
                 if unknown:
-                    raise InvalidInput(bounded([FieldError(name[:MAX_FIELD], problem) for name in unknown]))
+                    nears = [(name[:MAX_FIELD], near_name(name, known)) for name in unknown]
+                    problem = "is not a parameter of this route"
+                    raise InvalidInput(
+                        bounded([FieldError(name, f"{problem}{near}; {listed}") for name, near in nears])
+                    )
 
     @property
     def described(self) -> Iterator[Route]:

@@ -37,7 +37,7 @@ docs.serve(api)
 
 def reject(error: Exception) -> Response[str]:
     """Answer with a problem document; a 5xx, which no caller can mend, also goes to the log."""
-    problem = problems.describe(translate(error))
+    problem = problems.problem_of(translate(error))
     if problem.status >= 500:
         log.error("request rejected", exc_info=error, extra={"status": problem.status})
     return rejection(problem)

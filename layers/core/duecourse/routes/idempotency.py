@@ -35,7 +35,7 @@ def idempotent(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Resp
 
 
 def _saved(error: BaseException) -> bytes | None:
-    problem = problems.describe(error) if isinstance(error, Exception) else None
+    problem = problems.problem_of(error) if isinstance(error, Exception) else None
     return _pack(rejection(problem)) if problem and problem.status < 500 else None
 
 

@@ -58,9 +58,9 @@ def needs(role: Role | None) -> Callable[[F], F]:
     return mark
 
 
-def answer(status: int, body: Any, headers: dict[str, str | list[str]] | None = None) -> Response[Any]:
+def answer(status: int, body: Any, headers: dict[str, str] | None = None) -> Response[Any]:
     """A JSON answer that is not a plain 200."""
-    return Response(status, APPLICATION_JSON, body, headers)
+    return Response(status, APPLICATION_JSON, body, {**headers} if headers else None)
 
 
 def described(description: str, model: Any, example: Any) -> OpenAPIResponse:
@@ -71,7 +71,7 @@ def described(description: str, model: Any, example: Any) -> OpenAPIResponse:
 
 def rejection(problem: Problem) -> Response[Any]:
     """A problem document as an answer."""
-    return Response(problem.status, CONTENT_TYPE, json.dumps(problem.document), problem.headers)
+    return Response(problem.status, CONTENT_TYPE, json.dumps(problem.document), {**problem.headers})
 
 
 def count_added(tasks: int) -> None:

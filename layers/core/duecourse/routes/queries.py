@@ -41,7 +41,7 @@ def query(body: AskQuery) -> Response[Any]:
     count_added(int(asked.created))
     seen = asked.status
     if seen.status is QueryState.FAILED:
-        return rejection(problems.describe(QueryFailed(seen.id, seen.queue, masked_error(seen.error))))
+        return rejection(problems.problem_of(QueryFailed(seen.id, seen.queue, masked_error(seen.error))))
     return answer(STATUS[seen.status], show_query(seen))
 
 

@@ -90,9 +90,9 @@ class Duecourse:
         """The secret by which webhooks are signed here."""
         return SIGNING_SECRET
 
-    def add(self, **fields: Any) -> Task:
+    def add(self, kind: str, payload: Json, **fields: Any) -> Task:
         """Add a task (fields as of `Client.add`) and return it."""
-        return self.client.add(**fields).task
+        return self.client.add(kind, payload, **fields).task
 
     def handle(self, kind: str, handler: AnyHandler) -> None:
         """Run tasks of this kind by this handler: what `@task_handler` made, or a function of a Task."""

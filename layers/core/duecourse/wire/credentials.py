@@ -8,6 +8,7 @@ from pydantic import Field, StrictStr, model_validator
 from duecourse.domain.calls import is_reserved
 from duecourse.domain.credential import LEAST, Credential, Fixed, Key, OAuth, bearer
 from duecourse.domain.egress import Egress, Entry
+from duecourse.domain.near import near_name
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire.http.fields import Checked, Strict, matching, read, reject_fields
 from duecourse.wire.http.kinds import Url
@@ -141,7 +142,7 @@ def read_secret(value: Any) -> CredentialSecret:
         raise InvalidInput([FieldError("value", f"must be JSON such as {EXAMPLE}")])
     kind = value.get("type")
     if not isinstance(kind, str) or kind not in TYPES:
-        raise InvalidInput([FieldError("type", f"must be one of: {', '.join(TYPES)}")])
+        raise InvalidInput([FieldError("type", f"must be one of: {', '.join(TYPES)}{near_name(kind, TYPES)}")])
     return read(TYPES[kind], value)
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from duecourse.domain.near import near_name
 from duecourse.domain.queues import SETTINGS
 
 from ...stack.problems import HarnessError
@@ -88,7 +89,8 @@ def _set(ledger: Ledger, screen: Screen, queue: str, body: Document, what: str) 
 def _change(text: str) -> tuple[str, Any]:
     name, is_there, value = text.partition("=")
     if not is_there or name not in NAMES:
-        raise HarnessError(f"{text!r} sets nothing: give NAME=VALUE, of the names {', '.join(sorted(NAMES))}")
+        names = ", ".join(sorted(NAMES))
+        raise HarnessError(f"{text!r} sets nothing: give NAME=VALUE, of the names {names}{near_name(name, NAMES)}")
     if value == USUAL:
         return name, None
     return name, FLAGS[value] if value in FLAGS else int(value) if value.isdigit() else value

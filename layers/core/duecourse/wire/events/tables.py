@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Any, TypeVar
 
+from duecourse.domain.near import unknown_field
 from duecourse.domain.task import Json
 from duecourse.errors import FieldError, InvalidInput, bounded
 
@@ -67,7 +68,7 @@ class Table:
         """Note every field that is not one of these."""
         for field in self._fields or ():
             if field not in fields:
-                self.note(field, "is not a known field")
+                self.note(field, unknown_field(field, fields))
 
     def end(self) -> None:
         """Raise InvalidInput, naming every wrong field, where one was noted."""

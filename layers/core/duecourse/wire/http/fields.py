@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import (
@@ -25,6 +26,7 @@ from pydantic_core.core_schema import CoreSchema, no_info_after_validator_functi
 
 from duecourse.domain import reminder
 from duecourse.domain.history import DETAIL_LENGTH
+from duecourse.domain.near import near_name, unknown_field
 from duecourse.domain.query import QUEUE_PREFIX
 from duecourse.domain.reserved import open_kind, open_queue
 from duecourse.domain.task import (
@@ -65,7 +67,6 @@ PLACES = frozenset({"body", "path", "query"})
 
 WORDING = {
     "missing": "is required",
-    "extra_forbidden": "is not a known field",
     "model_attributes_type": "must be a JSON object",
     "model_type": "must be a JSON object",
     "dict_type": "must be a JSON object",
@@ -77,6 +78,9 @@ WORDING = {
 }
 SHOULD = re.compile(r"^(Input|String|List|Dictionary) should ")
 """Words of pydantic about a field."""
+ENUMERATIONS = frozenset({"enum", "literal_error"})
+QUOTED = re.compile(r"'([^']+)'")
+"""A known value, in an enumeration's error."""
 LONGEST = re.compile(r"\{1,(\d+)\}")
 """Maximum length of a name, in its pattern."""
 
@@ -177,6 +181,17 @@ ShownInstant = Annotated[str, WithJsonSchema(INSTANT_SCHEMA)]
 """An instant in answers: RFC 3339, in UTC, with milliseconds."""
 
 
+class Unknown(NamedTuple):
+    """Replacement of an unknown field's value: the fields that its object may have."""
+
+    known: frozenset[str]
+
+
+@cache
+def _names(model: type[BaseModel]) -> frozenset[str]:
+    return frozenset(field.alias or name for name, field in model.model_fields.items())
+
+
 class Strict(BaseModel):
     """A JSON object without fields that are not known."""
 
@@ -184,12 +199,15 @@ class Strict(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _not_flooded(cls, value: Any) -> Any:
+    def _with_unknown(cls, value: Any) -> Any:
+        known = _names(cls)
+        if not isinstance(value, dict) or value.keys() <= known:
+            return value
         # Each unknown field is an error of its own: half a million of them would take a function's whole time.
-        many = isinstance(value, dict) and len(value) > MAX_UNKNOWN
-        if many and len(value) > len(cls.model_fields) + MAX_UNKNOWN:
-            raise ValueError(f"has {len(value)} fields; only {len(cls.model_fields)} are known")
-        return value
+        if len(value) > len(known) + MAX_UNKNOWN:
+            raise ValueError(f"has {len(value)} fields; only {len(known)} are known")
+        # Pydantic's error has the field's value, and does not say of which model it is.
+        return value | dict.fromkeys(value.keys() - known, Unknown(known))
 
 
 def read(model: type[M], value: Any) -> M:
@@ -232,6 +250,10 @@ def _dotted(loc: Sequence[str | int]) -> str:
 
 
 def _wording(error: Mapping[str, Any]) -> str:
+    given = error.get("input")
+    if error["type"] == "extra_forbidden":
+        return unknown_field(error["loc"][-1], given.known if isinstance(given, Unknown) else ())
     text = SHOULD.sub("must ", str(error["msg"]).removeprefix("Value error, ")).replace(" after validation", "")
     most = LONGEST.search(text)
-    return WORDING.get(error["type"], text[:1].lower() + text[1:]).replace("{most}", most[1] if most else "")
+    words = WORDING.get(error["type"], text[:1].lower() + text[1:]).replace("{most}", most[1] if most else "")
+    return words + near_name(given, QUOTED.findall(text)) if error["type"] in ENUMERATIONS else words

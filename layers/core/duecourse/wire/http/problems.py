@@ -97,7 +97,7 @@ class Problem(NamedTuple):
 
     status: int
     document: dict[str, Any]
-    headers: dict[str, str | list[str]]
+    headers: dict[str, str]
 
 
 STATUS: dict[type[BaseException], int] = {
@@ -138,11 +138,11 @@ MEMBERS: dict[type[DuecourseError], Callable[[Any], dict[str, Any]]] = {
     InvalidInput: lambda error: {"errors": [as_dict(problem) for problem in error.problems]},
 }
 """Further members of an error's document."""
-RETRY_AFTER: dict[str, str | list[str]] = {"Retry-After": "1"}
+RETRY_AFTER: dict[str, str] = {"Retry-After": "1"}
 
 
-def describe(error: Exception) -> Problem:
-    """Problem document of an error; an error that the table does not know is a 500 without details."""
+def problem_of(error: Exception) -> Problem:
+    """Answer of the HTTP API to an error; an error that the table does not know is a 500 without details."""
     status = status_of(type(error))
     shown = _shown(error, status)
     document = {
@@ -173,7 +173,7 @@ def _members(error: DuecourseError) -> dict[str, Any]:
     return next((members(error) for kind, members in MEMBERS.items() if isinstance(error, kind)), {})
 
 
-def _headers(error: DuecourseError, status: int) -> dict[str, str | list[str]]:
+def _headers(error: DuecourseError, status: int) -> dict[str, str]:
     if isinstance(error, errors.KeyInUse):
         return _retry_after(error.left_ms)
     if isinstance(error, errors.QuotaExceeded):
@@ -183,5 +183,5 @@ def _headers(error: DuecourseError, status: int) -> dict[str, str | list[str]]:
     return RETRY_AFTER if status == 503 else {}
 
 
-def _retry_after(ms: int) -> dict[str, str | list[str]]:
+def _retry_after(ms: int) -> dict[str, str]:
     return {"Retry-After": str(max(1, -(-ms // 1000)))}

@@ -3,6 +3,7 @@
 import re
 
 from duecourse.domain.access import ARN, EVERY, NOTHING, Access, FromClaim, FromTable, Grant, Role, is_session, known_as
+from duecourse.domain.near import near_name, unknown_field
 from duecourse.domain.task import Json
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire.settings.variables import NAME, WRONG_NAME, json_such_as, problems_at
@@ -65,7 +66,7 @@ def _grant(value: Json) -> Grant:
         return Grant(_tenant(value), frozenset({Role.CALLER}))
     if not isinstance(value, dict):
         raise ValueError('must be a tenant, or an object such as {"tenant": "acme", "roles": ["caller"]}')  # noqa: TRY004
-    unknown = [FieldError(str(name), "is not a known field") for name in value if name not in FIELDS]
+    unknown = [FieldError(str(name), unknown_field(name, FIELDS)) for name in value if name not in FIELDS]
     if unknown:
         raise InvalidInput(unknown)
     roles = _roles(value.get("roles", [Role.CALLER]))
@@ -75,8 +76,10 @@ def _grant(value: Json) -> Grant:
 
 
 def _roles(value: Json) -> frozenset[Role]:
-    if not isinstance(value, list) or not value or any(word not in list(Role) for word in value):
-        raise InvalidInput([FieldError("roles", f"must be a list of at least one of: {WORDS}")])
+    unknown = [word for word in value if word not in list(Role)] if isinstance(value, list) else []
+    if not isinstance(value, list) or not value or unknown:
+        near = near_name(unknown[0], Role) if unknown else ""
+        raise InvalidInput([FieldError("roles", f"must be a list of at least one of: {WORDS}{near}")])
     return frozenset(map(Role, value))
 
 

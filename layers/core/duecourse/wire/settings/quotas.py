@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from duecourse.domain.near import near_name
 from duecourse.domain.queues import QueueSettings
 from duecourse.domain.quotas import OTHERS, Quotas
 from duecourse.domain.task import Json
@@ -34,7 +35,7 @@ def _read_fields(value: Json) -> dict[str, int | None]:
 
 def _reader(name: str) -> Callable[[Json], int | None]:
     if name not in Quotas._fields:
-        raise ValueError(f"must be one of {', '.join(Quotas._fields)}")
+        raise ValueError(f"must be one of {', '.join(Quotas._fields)}{near_name(name, Quotas._fields)}")
     [about] = QueueSettings.__annotations__[name].__metadata__
     read = number(about.low, about.high)
     return lambda value: None if value is None else read(value)
