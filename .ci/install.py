@@ -34,6 +34,8 @@ def main(label: str, *words: str) -> int:
                 stage = f"{done}{total} installed" if done else f"{found}{total} downloaded"
                 show(f"{label}: {time.monotonic() - began:3.0f} s, {stage}")
     if pip.returncode:
+        sys.stdout.write(CLEAR if TERMINAL else "")
+        sys.stdout.flush()
         sys.stderr.write("".join(printed))
     else:
         show(f"{label}: {installed() - before} packages in {time.monotonic() - began:.0f} s", last=True)

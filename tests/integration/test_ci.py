@@ -180,6 +180,7 @@ sys.exit("ERROR: no such version" if "wrong" in sys.argv else 0)
 def installing(folder: Path, *words: str) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
     """`.ci/install.py` on a terminal, with a pip that waits for a file; and the terminal's other end."""
     (folder / "pip").mkdir()
+    (folder / "pip/__init__.py").touch()
     (folder / "pip/__main__.py").write_text(PIP)
     (folder / "pins").write_text("one==1 \\\n    --hash=x\ntwo==2\nthree==3\n")
     ours, its = pty.openpty()
