@@ -208,7 +208,6 @@ class Awaited:
         (functools.partial(Awaited()), "Awaited is an async function"),
         ("report", "'report' is no function"),
     ],
-    ids=str,
 )
 def test_a_function_that_runs_no_task_when_called_is_no_handler(function: Any, problem: str) -> None:
     for make in (task_handler, task_handler(kind="report"), Kind("report", payload=dict).handler):
