@@ -21,9 +21,9 @@ setup: .venv/.ready ## a .venv in this folder, from pinned requirements
 	@test -n "$(BASE_PYTHON)" || { echo "setup: duecourse needs Python 3.11 or 3.12, and PATH has neither ($$(python3 --version 2>&1)): install one, or name it: make setup BASE_PYTHON=/path/to/python3.12" >&2; exit 2; }
 	@$(BASE_PYTHON) -c '$(FITS)' || { echo "setup: duecourse needs Python 3.11 or 3.12, and BASE_PYTHON=$(BASE_PYTHON) is $$($(BASE_PYTHON) --version 2>&1)" >&2; exit 2; }
 	@$(BASE_PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "setup: $(BASE_PYTHON) cannot make a venv, its modules venv and ensurepip are missing: on Debian and Ubuntu, apt-get install python3-venv" >&2; exit 2; }
-	@echo "setup: .venv with $$($(BASE_PYTHON) --version), pinned requirements (about a minute)"
+	@echo "setup: .venv in this folder with $$($(BASE_PYTHON) --version), once: 600 MB, one to three minutes"
 	@cmp -s <($(PY) -c 'import pip, sys; print(sys.version)' 2>&1) <($(BASE_PYTHON) -c 'import sys; print(sys.version)') || $(BASE_PYTHON) -m venv --clear .venv
-	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@$(PY) .ci/install.py setup --require-hashes -r requirements.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -85,7 +85,7 @@ check-template: setup .venv-template/.ready
 .venv-template/.ready: tests/guard/requirements.txt tests/guard/guard.txt
 	@echo "template: .venv-template with cfn-lint, cfn-guard and SAM's translator (half a minute, 260 MB)"
 	@$(BASE_PYTHON) -m venv --clear .venv-template
-	@.venv-template/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/guard/requirements.txt
+	@.venv-template/bin/python .ci/install.py template --require-hashes -r tests/guard/requirements.txt
 	@.venv-template/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r tests/guard/guard.txt
 	@mkdir .venv-template/guard
 	@tar xzf .venv-template/lib/python3.*/site-packages/cdklabs/cdk_validator_cfnguard/_jsii/*.jsii.tgz -C .venv-template/guard --strip-components 1
@@ -98,7 +98,7 @@ audit: setup .venv-audit/.ready ## the pinned packages against known vulnerabili
 .venv-audit/.ready:
 	@echo "audit: .venv-audit with pip-audit"
 	@$(BASE_PYTHON) -m venv .venv-audit
-	@.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	@.venv-audit/bin/python .ci/install.py audit pip-audit==2.10.1
 	@touch $@
 
 wheel: setup ## one wheel and one sdist into dist/
@@ -131,7 +131,7 @@ sam-test: setup .venv-sam/.ready ## the harness held against SAM, event by event
 	@command -v python3.11 >/dev/null || { echo "make sam needs python3.11, the functions' version" >&2; exit 2; }
 	@echo "sam: .venv-sam with aws-sam-cli (about a minute)"
 	@python3.11 -m venv .venv-sam
-	@.venv-sam/bin/python -m pip install --quiet --disable-pip-version-check 'aws-sam-cli>=1.160,<2'
+	@.venv-sam/bin/python .ci/install.py sam 'aws-sam-cli>=1.160,<2'
 	@touch $@
 
 # The machine's own architecture, whatever the template's default: the emulator's functions run here.
@@ -152,7 +152,7 @@ e2e: deployable ## the same against AWS_ENDPOINT_URL, or an account (DUECOURSE_E
 	@for word in python3.11 npm java; do command -v $$word >/dev/null || { echo "make localstack needs $$word" >&2; exit 2; }; done
 	@echo "localstack: .venv-localstack with LocalStack and DynamoDB Local (about a minute, 400 MB)"
 	@python3.11 -m venv .venv-localstack
-	@.venv-localstack/bin/python -m pip install --quiet --disable-pip-version-check -r tests/e2e/localstack/requirements.txt
+	@.venv-localstack/bin/python .ci/install.py localstack -r tests/e2e/localstack/requirements.txt
 	@.venv-localstack/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable tests/e2e/localstack/plugin
 	@rm -rf .venv-localstack/dynamodb && mkdir .venv-localstack/dynamodb
 	@cd .venv-localstack && npm pack --silent amplify-dynamodb-simulator@2.9.30 >/dev/null

@@ -27,7 +27,7 @@ class Product(BuildHookInterface):
         included = build_data["force_include"]
         included[str(written)] = f"{into}template.yaml"
         for name in product["functions_of"](template):
-            for part in (f"functions/{name}", f"events/{name}"):
+            for part in (f"functions/{name}/app.py", f"events/{name}"):
                 included[str(root / part)] = into + part
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 - hatchling's

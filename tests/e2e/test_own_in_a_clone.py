@@ -15,7 +15,7 @@ from tests.support.wheel import build, contents, installed, unpacked
 
 pytestmark = LENGTHY
 
-AFFECTED = ("own_project", "scaffold", "harness_environment", "template_variants", "template_policies")
+AFFECTED = ("own_project", "architecture", "scaffold", "harness_environment", "template_variants", "template_policies")
 """Unit tests that looked at the function and its lines in the template as if the product had them."""
 
 
@@ -32,11 +32,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the clone after `duecourse new report`, and what compiled code of another function has left."""
+    """A copy of the clone after `duecourse new report`, with schedules and with another function's compiled code."""
     folder = copy_clone(tmp_path_factory.mktemp("own") / "clone")
     made = run("new", "report", project=folder, PYTHONPATH=paths(folder))
     assert made.returncode == 0, made.stderr
     (folder / "functions/gone/__pycache__").mkdir(parents=True)
+    (folder / bundle.APPLIED_FROM).write_text("number: 1\nschedules: []\n")
     return folder
 
 
@@ -79,4 +80,5 @@ def test_the_clone_runs_the_function_and_the_demo_does_without_it(clone: Path) -
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     own, product = (Path(text).read_text() for text in done.stdout.split())
+    assert not (Path(done.stdout.split()[1]).parent / bundle.APPLIED_FROM).exists()
     assert ("duecourse new" in own, "duecourse new" in product) == (True, False)

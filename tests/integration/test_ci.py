@@ -1,9 +1,13 @@
 """What a newcomer and a gate run first: `make setup` where Python is not as it should be, and `.ci/run`'s last line."""
 
+import os
+import pty
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +164,56 @@ def test_a_test_that_hangs_beside_threads_is_one_failure_and_the_next_one_runs(t
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert "1 failed, 1 passed" in done.stdout
     assert "Timeout (>1.0s) from pytest-timeout" in done.stdout
+
+
+PIP = """
+import pathlib, sys, time
+
+print("Collecting one\\nCollecting two\\n  Downloading two.whl")
+while not pathlib.Path("go").exists():
+    time.sleep(0.01)
+sys.exit("ERROR: no such version" if "wrong" in sys.argv else 0)
+"""
+
+
+@contextmanager
+def installing(folder: Path, *words: str) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
+    """`.ci/install.py` on a terminal, with a pip that waits for a file; and the terminal's other end."""
+    (folder / "pip").mkdir()
+    (folder / "pip/__init__.py").touch()
+    (folder / "pip/__main__.py").write_text(PIP)
+    (folder / "pins").write_text("one==1 \\\n    --hash=x\ntwo==2\nthree==3\n")
+    ours, its = pty.openpty()
+    words = (sys.executable, str(ROOT / ".ci/install.py"), "setup", "-r", "pins", *words)
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder)}
+    try:
+        with subprocess.Popen(words, cwd=folder, env=environment, stdout=its, stderr=subprocess.PIPE) as process:
+            os.close(its)
+            yield process, ours
+    finally:
+        os.close(ours)
+
+
+def read_until(terminal: int, text: str) -> None:
+    """Read what is shown until the text is in it; the test's own time limit ends the wait."""
+    shown = ""
+    while text not in shown:
+        shown += os.read(terminal, 1024).decode()
+
+
+def test_an_installation_shows_how_far_it_is(tmp_path: Path) -> None:
+    with installing(tmp_path) as (process, terminal):
+        read_until(terminal, "2 of 3 packages downloaded")
+        (tmp_path / "go").touch()
+        read_until(terminal, "setup: 0 packages in")
+        assert process.wait(60) == 0
+
+
+def test_a_failed_installation_shows_all_that_pip_printed(tmp_path: Path) -> None:
+    (tmp_path / "go").touch()
+    with installing(tmp_path, "wrong") as (process, _):
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, b"Collecting one\n" in err, b"no such version" in err) == (1, True, True)
 
 
 def test_where_nothing_can_be_set_up_that_is_the_one_failure(tmp_path: Path) -> None:

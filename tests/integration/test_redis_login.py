@@ -27,7 +27,6 @@ from tests.support.doors import doors
 from tests.support.ledger import LEASE_MS, ending, new
 from tests.support.matrix import MATRIX
 from tests.support.pages import DOCS
-from tests.support.project import ROOT
 from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_login import logged_in, logged_in_to_each, refused, rights_on
 from tests.support.redis_server import REDIS, RedisServer
@@ -84,11 +83,6 @@ def words(command: str) -> list[str]:
     if command.startswith("EVAL "):
         return ["EVAL", command.removeprefix("EVAL ").removesuffix(" 0"), "0"]
     return command.split(" ")
-
-
-def test_the_readme_shows_the_same_line() -> None:
-    shown = re.findall(r"^    (ACL SETUSER .*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert shown == [Rights().line()]
 
 
 def test_the_page_shows_the_lines_that_the_tests_run_under() -> None:

@@ -33,7 +33,7 @@ def copy_clone(folder: Path) -> Path:
             shutil.copytree(path, folder / path.name, ignore=unwanted)
     for name in bundle.functions():
         for part in ("functions", "events"):
-            shutil.copytree(PRODUCT / part / name, folder / part / name)
+            shutil.copytree(PRODUCT / part / name, folder / part / name, ignore=unwanted)
     shutil.copy(PRODUCT / "template.yaml", folder)
     return folder
 

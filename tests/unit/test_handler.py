@@ -208,7 +208,6 @@ class Awaited:
         (functools.partial(Awaited()), "Awaited is an async function"),
         ("report", "'report' is no function"),
     ],
-    ids=str,
 )
 def test_a_function_that_runs_no_task_when_called_is_no_handler(function: Any, problem: str) -> None:
     for make in (task_handler, task_handler(kind="report"), Kind("report", payload=dict).handler):
@@ -219,7 +218,7 @@ def test_a_function_that_runs_no_task_when_called_is_no_handler(function: Any, p
 
 
 def test_the_error_of_an_async_handler_says_what_to_write() -> None:
-    with pytest.raises(errors.InvalidHandler, match=r"write a plain def, and asyncio\.run\(…\) inside it"):
+    with pytest.raises(errors.InvalidHandler, match=r"write a plain def that calls asyncio\.run\(…\)"):
         task_handler(awaited)
 
 

@@ -42,9 +42,8 @@ def test_the_image_of_the_bridge_has_what_the_layer_has_and_the_sdk() -> None:
 @pytest.mark.parametrize("file", ["Makefile", "layers/layer.mk", "layers/core/duecourse/bridge/Containerfile"])
 def test_what_is_deployed_is_installed_by_its_hashes_alone(file: str) -> None:
     text = (ROOT / file).read_text().replace("\\\n", "")
-    installs = [
-        line for line in text.splitlines() if re.search(r"pip install.*(-r|--requirement) \S*requirements", line)
-    ]
+    words = r"(pip install|install\.py) .*(-r|--requirement) \S*requirements"
+    installs = [line for line in text.splitlines() if re.search(words, line)]
     kept = [line for line in installs if "localstack" not in line]
     assert kept
     assert [line for line in kept if "--require-hashes" not in line] == []

@@ -98,7 +98,7 @@ def check_plain(function: object) -> None:
     if code := getattr(inner, "__code__", None):
         place = f"{code.co_filename}, line {code.co_firstlineno}: "
     if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
-        raise InvalidHandler(f"{place}{name} is an async function: write a plain def, and asyncio.run(…) inside it")
+        raise InvalidHandler(f"{place}{name} is an async function: write a plain def that calls asyncio.run(…)")
     if inspect.isgeneratorfunction(inner):
         raise InvalidHandler(f"{place}{name} is a generator: return one outcome, and yield nothing")
     if not callable(function):

@@ -77,4 +77,4 @@ def main(
         bool, typer.Option("--version", callback=_tell, is_eager=True, help="Print the version, and end.")
     ] = False,
 ) -> None:
-    """Write, run and operate delayed, repeated and polled tasks for AWS Lambda, on a Redis."""
+    """Write, run and operate delayed, repeated and polled tasks for AWS Lambda and for workers, on a Redis."""

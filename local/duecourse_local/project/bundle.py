@@ -17,7 +17,8 @@ REPOSITORY = Path(__file__).parents[3]
 FOLDER = ".duecourse"
 """Folder of a project that git ignores: the bundle, and the state of the stack."""
 VIEW = Path(FOLDER, "product")
-LINKED = ("functions", "layers", "events")
+CODE = "app.py"
+"""The one file of each of the product's functions."""
 CORE = Path("layers", "core", "duecourse")
 """Place of the library in the bundle; a wheel has the library once, as the installed package."""
 MARK = "written-from"
@@ -37,13 +38,14 @@ def clone() -> Path | None:
 
 
 def bundle() -> Path:
-    """Folder of the bundle: in the installed package, or a clone without the functions that `new` wrote into it."""
+    """Folder of the bundle: in the installed package, or a clone without functions and schedules of the user's own."""
     root = clone()
     if root is None:
         return PACKAGED
     text = (root / "template.yaml").read_text()
     product = without_own(text)
-    return root if product == text else _view(root, product)
+    is_plain = product == text and not (root / APPLIED_FROM).exists()
+    return root if is_plain else _view(root, product)
 
 
 def template() -> Path:
@@ -60,8 +62,8 @@ def _view(root: Path, text: str) -> Path:
     """A folder with the product's template, and links to all that it names: two processes may make it at once."""
     view = root / VIEW
     view.parent.mkdir(0o700, exist_ok=True)
-    view.mkdir(exist_ok=True)
-    for part in LINKED:
+    for part in ("layers", "events", *(f"functions/{name}/{CODE}" for name in functions_of(text))):
+        (view / part).parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             (view / part).symlink_to(root / part)
     written = view / f"template.{secrets.token_hex(4)}"

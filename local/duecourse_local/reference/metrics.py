@@ -14,6 +14,7 @@ HEAD = """\
 Written from `layers/core/duecourse/metrics.py` by `make reference`: change the descriptions there, not this page.
 
 The functions and the bridge print metrics into their logs, in CloudWatch's embedded metric format.
+A worker prints none.
 All are in the namespace `duecourse`. Their one dimension, `service`, is the value of `POWERTOOLS_SERVICE_NAME`.
 The template sets it to the stack's name.
 

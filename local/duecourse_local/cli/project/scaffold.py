@@ -111,7 +111,7 @@ def _check_name(root: Path, new: New, files: Mapping[Path, str]) -> None:
 
 
 def _is_left_over(folder: Path) -> bool:
-    """True for a folder with nothing but compiled code: git leaves it where it takes the sources away."""
+    """True for a folder that has compiled code alone: git leaves such a folder where it removes the sources."""
     return folder.is_dir() and {path.name for path in folder.iterdir()} <= {COMPILED}
 
 

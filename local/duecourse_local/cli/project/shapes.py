@@ -121,7 +121,7 @@ class Shape(NamedTuple):
 
 
 def _own(text: str) -> str:
-    """The text between the comments by which the product is told from it (project/product.py)."""
+    """The text between the comments that mark it as the user's own (project/product.py)."""
     indent = " " * (len(text) - len(text.lstrip()))
     return f"{indent}{BEGIN}{text}{indent}{END}"
 

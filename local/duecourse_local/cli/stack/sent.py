@@ -6,7 +6,7 @@ import urllib3
 from rich.markup import escape
 from rich.table import Table
 
-from ...aws.emulator import ENDPOINT, SENT
+from ...aws.emulator import SENT
 from ...stack import state
 from ...stack.problems import HarnessError
 from .. import client, console
@@ -35,7 +35,7 @@ def sent(folder: client.StateUsed = state.DEFAULT) -> None:
 def _ask(aws: str) -> dict[str, list[dict[str, str]]]:
     answer = urllib3.request("GET", aws + SENT, timeout=10)
     if answer.status != 200:
-        hint = f" ({ENDPOINT} is set)" if os.environ.get(ENDPOINT) else ""
+        hint = " (AWS_ENDPOINT_URL is set)" if os.environ.get("AWS_ENDPOINT_URL") else ""
         raise HarnessError(
             f"the service at {aws} is not the stack's own emulator: use its own tools to list messages{hint}"
         )

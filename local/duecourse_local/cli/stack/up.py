@@ -21,10 +21,10 @@ SHORTEST_TICK_S = 0.1
 LOG_TASKS = "DUECOURSE_LOG_TASKS"
 SHOWN = "DUECOURSE_STORE, REDIS_URL, or a redis-server started here"
 
-WITHOUT_PROJECT = (
-    "no project here, so the stack has duecourse's functions alone. Kinds of your own run in a worker: "
-    'DUECOURSE_TARGETS=\'{"report": "worker"}\' duecourse up. For functions of your own, run duecourse init'
-)
+WITHOUT_PROJECT = """no project here: the stack has duecourse's functions alone
+  for kinds of a worker of yours:  DUECOURSE_TARGETS='{"report": "worker"}' duecourse up
+  for functions of yours:          duecourse init, in an empty folder
+"""
 
 HINTS = {
     Auth.NONE: None,
