@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from duecourse.adapters.embedded import lua
+from duecourse.adapters.embedded.commands import number
 from duecourse.adapters.embedded.store import EmbeddedStore as MemoryStore
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.store import RedisStore
@@ -25,6 +27,19 @@ LOGIN = "-with-a-login"
 FURTHER = (f"redis-{REDIS[-1]}{LOGIN}", labelled(VALKEY), "leveldb", *(f"{kind}{CLUSTER}" for kind in CLUSTERS))
 STORES = ["memory", *in_turn(f"redis-{REDIS[0]}", *FURTHER)]
 SHARDS = 8
+
+
+@pytest.fixture(autouse=True)
+def whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each number that a script gives a command in memory is one whose text is the same on every server."""
+    monkeypatch.setattr(lua, "number", whole)
+
+
+def whole(value: float) -> bytes:
+    """Its text; AssertionError where servers differ (tests/integration/test_servers_alike.py)."""
+    assert value == value // 1, value
+    assert abs(value) < 1e17, value
+    return number(value)
 
 
 @pytest.fixture(params=EVERY, ids=labelled)

@@ -85,15 +85,15 @@ local function by_format(make)
   end
 end
 
-local ESCAPES = { ['"'] = '\\"', ['\\'] = '\\\\', ['\b'] = '\\b', ['\f'] = '\\f', ['\n'] = '\\n', ['\r'] = '\\r',
-  ['\t'] = '\\t' }
+local ESCAPES = { ['"'] = '\\"', ['\\'] = '\\\\', ['/'] = '\\/', ['\b'] = '\\b', ['\f'] = '\\f', ['\n'] = '\\n',
+  ['\r'] = '\\r', ['\t'] = '\\t' }
 
 local function escape(character)
   return ESCAPES[character] or format('\\u%04x', string.byte(character))
 end
 
 local function encode(value)
-  return type(value) == 'string' and '"' .. string.gsub(value, '[%c"\\]', escape) .. '"' or format('%d', value)
+  return type(value) == 'string' and '"' .. string.gsub(value, '[%c"\\/]', escape) .. '"' or format('%d', value)
 end
 
 -- The sum of the powers of two whose bits are in at least `least` of both.
