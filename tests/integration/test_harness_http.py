@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import urllib3
 from urllib3.response import BaseHTTPResponse
 
+from duecourse_local.stack import serving
 from tests.support.harness import Probes, probes
 
 
@@ -167,3 +169,24 @@ def test_a_function_that_fails_is_an_error(call: Caller) -> None:
 def test_a_body_over_the_limit_is_refused(call: Caller) -> None:
     answer = call("PUT", "/files/x", body=b"x" * (10 * 1024 * 1024 + 1))
     assert (answer.status, answer.json()) == (413, {"message": "Request Entity Too Large"})
+
+
+HEAD = b"PUT /files/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n"
+
+
+@pytest.mark.parametrize("sent", [HEAD[:1], HEAD, HEAD + b"\r\n", HEAD + b"\r\n12345678"])
+def test_a_request_that_does_not_end_is_answered_408_and_whole_ones_go_on(
+    stack: Probes, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(serving, "REQUEST_WITHIN_S", 0.2)
+    address = stack.stack.api.removeprefix("http://").split(":")
+    with (
+        urllib3.HTTPConnectionPool(address[0], int(address[1]), maxsize=1) as idle,
+        socket.create_connection((address[0], int(address[1])), timeout=30) as half,
+    ):
+        assert idle.request("GET", "/things/7").status == 200
+        half.sendall(sent)
+        with half.makefile("rb") as answer:
+            assert answer.read().startswith(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n")
+        assert idle.request("GET", "/things/7").status == 200
+        assert idle.num_connections == 1

@@ -98,7 +98,7 @@ def test_events_for_a_busy_function_all_run_and_the_log_counts_them(busy: Busy, 
         for n in range(MANY):
             busy.event(function, file=busy.named("event", n), until=str(gate))
         until(lambda: busy.begun("event") == slots)
-        until(busy.said("lambda", f"{function} runs at most {slots} at a time", "events wait"))
+        until(busy.said("lambda", f"{function} runs at most {slots} at a time", "events that wait: "))
         assert busy.begun("event") == slots
     finally:
         gate.touch()
@@ -167,7 +167,7 @@ def test_an_event_that_is_too_old_is_given_up_as_that(busy: Busy) -> None:
         busy.event("Aging", file=busy.named("aging", 0), until=str(gate))
         until(lambda: busy.begun("aging") == 1)
         busy.event("Aging", file=busy.named("aging", 1))
-        until(lambda: [one for one in busy.stack.notices if one.startswith("Aging failed 0 times")])
+        until(lambda: [one for one in busy.stack.notices if one.startswith("Aging did not begin an event")])
     finally:
         gate.touch()
     [notice] = [one for one in busy.stack.notices if one.startswith("Aging")]

@@ -170,7 +170,23 @@ def test_a_functions_own_properties_are_merged_over_the_shared_ones(tmp_path: Pa
 
 def test_the_log_format_reaches_the_runtime_client(tmp_path: Path) -> None:
     found = function(tmp_path, "{LoggingConfig: {LogFormat: JSON}}", "{Handler: a.b, CodeUri: .}")
-    assert found.environment == {"AWS_LAMBDA_LOG_FORMAT": "JSON"}
+    assert found.environment == {"AWS_LAMBDA_LOG_FORMAT": "JSON", "AWS_LAMBDA_LOG_LEVEL": "INFO"}
+
+
+@pytest.mark.parametrize(
+    ("config", "level"),
+    [
+        ("{LogFormat: JSON, ApplicationLogLevel: DEBUG}", "DEBUG"),
+        ("{LogFormat: json}", "INFO"),
+        ("{LogFormat: Text}", None),
+        ("{LogGroup: own}", None),
+    ],
+)
+def test_the_level_of_logs_is_the_templates_else_lambdas_default(
+    tmp_path: Path, config: str, level: str | None
+) -> None:
+    found = function(tmp_path, f"{{LoggingConfig: {config}}}", "{Handler: a.b, CodeUri: .}")
+    assert found.environment.get("AWS_LAMBDA_LOG_LEVEL") == level
 
 
 @pytest.fixture

@@ -176,7 +176,7 @@ class Functions:
         """Take a slot for an event that is too old at `until`. Lambda polls with pauses; here no slot stays unused."""
         slots = host.slots
         if slots.taken >= host.function.concurrency:
-            self._note(host, f"{limit_of(host.function)}: {slots.events + 1} events wait", kind="events")
+            self._note(host, f"{limit_of(host.function)}: events that wait: {slots.events + 1}", kind="events")
         await slots.take(until - time.monotonic(), event=True)
 
     def _note(self, host: Host, text: str, kind: str = "requests") -> None:
@@ -198,8 +198,9 @@ class Functions:
             tried = f"after {delivered.tries} tries" if delivered.tries else "never begun"
             self._log.note("ERROR", f"{limit_of(host.function)}: an event was given up, {tried}: {condition}")
         if failed and not destination:
+            ended = f"failed {delivered.tries} times" if delivered.tries else "did not begin an event"
             why = answer.payload.decode() if answer else condition
-            self._notice(f"{delivered.function} failed {delivered.tries} times and has no failure destination: {why}")
+            self._notice(f"{delivered.function} {ended} and has no failure destination: {why}")
         if destination:
             await asyncio.to_thread(self._destine, destination, json.dumps(invocation_record(delivered)))
 

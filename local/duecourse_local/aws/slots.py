@@ -11,9 +11,9 @@ Turn = asyncio.Future[None]
 
 
 class Slots:
-    """As many slots as the function may run invocations at a time.
+    """Slots of a function, as many as it may run invocations at a time.
 
-    A free slot goes to the caller that has waited longest, and to an event only where no caller waits: a caller waits
+    A free slot goes to the caller that has waited longest, and to an event only where no caller waits. A caller waits
     for seconds, an event may wait for hours.
     """
 
@@ -46,7 +46,7 @@ class Slots:
             await self._wait(self._events if event else self._callers, within_s)
 
     def give_back(self) -> None:
-        """Hand a slot on to whoever waits, in this turn of the event loop, or have it free."""
+        """Hand a slot on to the next that waits, in this turn of the event loop, or set it free."""
         if turn := next(self._turns(), None):
             turn.set_result(None)
         else:

@@ -9,6 +9,7 @@ from ..aws.cadence import Cadence, parse_cadence
 from ..aws.sources.described import Source
 from .intrinsics import Value
 
+LOG_FORMAT, LOG_LEVEL, LOG_GROUP = "AWS_LAMBDA_LOG_FORMAT", "AWS_LAMBDA_LOG_LEVEL", "AWS_LAMBDA_LOG_GROUP_NAME"
 INTEGRATION, ANY_METHOD = "x-amazon-apigateway-integration", "x-amazon-apigateway-any-method"
 
 
@@ -71,7 +72,7 @@ class Function:
     @property
     def log_group(self) -> str:
         """Name of its log group on AWS: that of its LoggingConfig, else Lambda's own."""
-        return self.environment.get("AWS_LAMBDA_LOG_GROUP_NAME", f"/aws/lambda/{self.name}")
+        return self.environment.get(LOG_GROUP, f"/aws/lambda/{self.name}")
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,14 @@ class Resource:
 
 
 def logging_variables(config: Mapping[str, str]) -> dict[str, str]:
-    """Variables in which Lambda hands a function its LoggingConfig."""
-    named = {
-        "AWS_LAMBDA_LOG_FORMAT": "LogFormat",
-        "AWS_LAMBDA_LOG_LEVEL": "ApplicationLogLevel",
-        "AWS_LAMBDA_LOG_GROUP_NAME": "LogGroup",
-    }
-    return {variable: config[name] for variable, name in named.items() if name in config}
+    """Variables in which Lambda hands a function its LoggingConfig.
+
+    Lambda's default level is INFO for the JSON format. In the text format it has none, and Python's own is WARNING.
+    """
+    level = {"ApplicationLogLevel": "INFO"} if str(config.get("LogFormat", "")).upper() == "JSON" else {}
+    given = {**level, **config}
+    named = {LOG_FORMAT: "LogFormat", LOG_LEVEL: "ApplicationLogLevel", LOG_GROUP: "LogGroup"}
+    return {variable: given[name] for variable, name in named.items() if name in given}
 
 
 def text_of(value: Value) -> str:

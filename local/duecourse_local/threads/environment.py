@@ -7,13 +7,16 @@ from contextlib import contextmanager
 
 from ..process.environment import Environment
 from ..stack.problems import HarnessError
-from ..template.model import Function
+from ..template.model import LOG_FORMAT, LOG_GROUP, LOG_LEVEL, Function
+
+OF_LOGS = (LOG_FORMAT, LOG_LEVEL, LOG_GROUP)
 
 
 def united(described: Iterable[Function], environment: Environment) -> dict[str, str]:
     """Every function's variables; one that is empty here and set there is set.
 
-    Raises HarnessError where two functions want different values.
+    Raises HarnessError where two functions want different values. Those of a LoggingConfig are then left out, for each
+    function's log has its own all the same.
     """
     wanted: dict[str, dict[str, list[str]]] = defaultdict(dict)
     for function in described:
@@ -21,9 +24,9 @@ def united(described: Iterable[Function], environment: Environment) -> dict[str,
             wanted[name].setdefault(value, []).append(function.name)
     values = {name: [value for value in found if value] or [""] for name, found in wanted.items()}
     for name, found in values.items():
-        if len(found) > 1:
+        if len(found) > 1 and name not in OF_LOGS:
             raise HarnessError(_torn(name, wanted[name]))
-    return {**environment.base(), **{name: found[0] for name, found in values.items()}}
+    return {**environment.base(), **{name: found[0] for name, found in values.items() if len(found) == 1}}
 
 
 def _torn(name: str, found: Mapping[str, list[str]]) -> str:

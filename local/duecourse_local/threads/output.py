@@ -30,18 +30,34 @@ class ThreadOutput:
             sys.stdout, self._real, self._rest = self._real, None, None
 
     @contextmanager
-    def of(self, hear: Hear) -> Iterator[None]:
-        """Let `hear` have what this thread prints."""
-        self._here.hear = hear
+    def of(self, hear: Hear, function: str = "", request_id: str = "") -> Iterator[None]:
+        """Let `hear` have what this thread prints, which runs this request of a function."""
+        here = vars(self._here)
+        here.update(hear=hear, function=function, request_id=request_id)
         try:
             yield
         finally:
-            self._here.hear = None
+            here.clear()
+
+    @property
+    def function(self) -> str:
+        """Name of the function that this thread runs, "" for none."""
+        return str(getattr(self._here, "function", ""))
+
+    @property
+    def request_id(self) -> str:
+        """Id of the request that this thread runs, "" for none."""
+        return str(getattr(self._here, "request_id", ""))
+
+    @property
+    def is_harness(self) -> bool:
+        """True on the harness's own thread, and on that of its caller."""
+        return threading.get_native_id() in self._own
 
     def write(self, text: str) -> int:
         """Print."""
         hear: Hear | None = getattr(self._here, "hear", None)
-        if hear is None and threading.get_native_id() not in self._own:
+        if hear is None and not self.is_harness:
             hear = self._rest
         if hear is None:
             self._stream.write(text)

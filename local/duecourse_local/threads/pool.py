@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import TypeVar
 
@@ -51,8 +52,8 @@ GRACE_S = 5.0
 class ThreadPool:
     """A function and its threads.
 
-    `turn` is held while its handler runs, and waited for as long as the function's timeout. `app_of_it` makes the App
-    of a handler of the product's; `first` is the event that makes the function warm.
+    Each run of its handler takes `turn`, within the function's timeout. `app_of_it` makes the App of a handler of the
+    product's; `first` is the event that makes the function warm.
     """
 
     def __init__(
@@ -172,7 +173,8 @@ class ThreadPool:
             body = json.dumps(answer).encode()
             return Answer(body) if len(body) <= MAX_SYNC_BYTES else oversized(len(body))
 
-        with OUTPUT.of(lambda chunk: self._hear(invocation, chunk)):
+        hear = partial(self._hear, invocation)
+        with OUTPUT.of(hear, self.function.name, invocation.request_id):
             return self._guarded(invocation.request_id, handle)
 
     def _guarded(self, request_id: str, work: Callable[[], T]) -> T | Answer:
@@ -187,7 +189,7 @@ class ThreadPool:
         unloaded = request_id == NOT_YET and isinstance(error, ImportError)
         kind = "Runtime.ImportModuleError" if unloaded else type(error).__name__
         lines = traceback.format_tb(error.__traceback__)
-        self._write(f"[ERROR] {kind}: {error}\nTraceback (most recent call last):\n{''.join(lines)}".encode())
+        self.write(f"[ERROR] {kind}: {error}\nTraceback (most recent call last):\n{''.join(lines)}".encode())
         told = {"errorMessage": str(error), "errorType": kind, "requestId": request_id, "stackTrace": lines}
         return Answer(json.dumps(told).encode(), UNHANDLED) if isinstance(error, Exception) else exited(request_id, 1)
 
@@ -226,11 +228,12 @@ class ThreadPool:
 
     def _hear(self, invocation: Invocation, chunk: bytes) -> None:
         invocation.logged(chunk)
-        self._write(chunk)
+        self.write(chunk)
 
     def _note(self, invocation: Invocation, line: str) -> None:
         self._hear(invocation, f"{line}\n".encode())
 
-    def _write(self, chunk: bytes) -> None:
+    def write(self, chunk: bytes) -> None:
+        """Write to the function's log, from any thread."""
         with self._writing:
             self._log.write(chunk)

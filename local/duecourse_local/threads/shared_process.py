@@ -1,7 +1,6 @@
 """Functions that are threads of one process: the one open store, the environment, the standard output."""
 
 import asyncio
-import logging
 import sys
 import threading
 import time
@@ -11,7 +10,6 @@ from functools import cache, partial
 from types import TracebackType
 from typing import Self
 
-from awslambdaric.lambda_runtime_log_utils import JsonFormatter  # type: ignore[import-untyped]
 from starlette.routing import Route
 
 from duecourse import ledgers, settings
@@ -41,6 +39,7 @@ from .bridge import ThreadBridge
 from .clock_api import clock_route
 from .environment import environment, united
 from .invoker import DirectInvoker
+from .logged import FunctionLogs
 from .output import OUTPUT
 from .pool import ThreadPool
 from .travel import Served, Travel
@@ -78,7 +77,7 @@ class SharedProcess:
             self._open_store()
             opened.callback(self._store.close)
             opened.enter_context(OUTPUT.taken(self._logs.of("threads").write))
-            opened.enter_context(logged())
+            self._logged = opened.enter_context(FunctionLogs(self._described))
             opened.callback(sys.setswitchinterval, sys.getswitchinterval())
             sys.setswitchinterval(SWITCH_S)
             self._opened = opened.pop_all()
@@ -98,7 +97,9 @@ class SharedProcess:
     def pool(self, function: Function, first: bytes | None) -> ThreadPool:
         """The threads of a function; those with routes take turns, for Powertools keeps a request in a class."""
         turn = self._http_turn if function.routes else asyncio.Semaphore(function.concurrency)
-        return ThreadPool(function, self._logs.of(function.name), turn, cache(partial(self._app_of, function)), first)
+        pool = ThreadPool(function, self._logs.of(function.name), turn, cache(partial(self._app_of, function)), first)
+        self._logged.add(function, pool.write)
+        return pool
 
     def wire(self, functions: Functions) -> None:
         """Let the functions invoke each other without a detour; what else runs here finds the same store."""
@@ -159,18 +160,6 @@ def _found(folders: Iterable[str]) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
-
-
-@contextmanager
-def logged() -> Iterator[None]:
-    """Let what the product logs in a function's thread be in that function's log, in the form that Lambda gives it."""
-    logger, handler = logging.getLogger("duecourse"), logging.StreamHandler(OUTPUT)
-    handler.setFormatter(JsonFormatter())
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
 
 
 def _close(apps: Iterable[App]) -> None:
