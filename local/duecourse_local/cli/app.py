@@ -38,8 +38,10 @@ from .stack.sent import sent
 from .stack.signing import signing
 from .stack.token import token
 from .stack.up import up
+from .usage import Command, Group
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -57,12 +59,12 @@ PANELS = {
 }  # fmt: skip
 for panel, commands in PANELS.items():
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
-app.command("test", context_settings=AS_GIVEN, rich_help_panel="A project")(run_tests)
-app.command(context_settings=AS_GIVEN, rich_help_panel="A project")(build)
-app.command(context_settings=AS_GIVEN, rich_help_panel="The stack on this machine")(run)
+        app.command(cls=Command, rich_help_panel=panel)(command)
+app.command("test", cls=Command, context_settings=AS_GIVEN, rich_help_panel="A project")(run_tests)
+app.command(cls=Command, context_settings=AS_GIVEN, rich_help_panel="A project")(build)
+app.command(cls=Command, context_settings=AS_GIVEN, rich_help_panel="The stack on this machine")(run)
 app.add_typer(schedules.app, name="schedules", rich_help_panel="Tasks and queues, here or deployed")
-app.command("import", rich_help_panel="A ledger in Redis")(restore)
+app.command("import", cls=Command, rich_help_panel="A ledger in Redis")(restore)
 
 
 def _tell(version: bool) -> None:

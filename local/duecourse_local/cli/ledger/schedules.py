@@ -9,6 +9,7 @@ from rich.markup import escape
 from duecourse.domain.schedule import Overlap
 
 from .. import console
+from ..usage import Command, Group
 from . import fields, words
 from .changes import USUAL, body_of, object_of
 from .command import Screen, agreed, on_ledger
@@ -18,7 +19,7 @@ from .schedule_diff import diff
 PAGE = 100
 TIMES = 10
 """Times of a preview, unless a number is given."""
-app = typer.Typer(no_args_is_help=True, help="List, show, add, pause and preview schedules.")
+app = typer.Typer(cls=Group, no_args_is_help=True, help="List, show, add, pause and preview schedules.")
 
 Id = Annotated[str, typer.Argument(help="Id of the schedule.")]
 Queue = Annotated[str, typer.Option(help="Queue of the schedule.")]
@@ -216,7 +217,7 @@ for name, command in {
     "list": list_schedules, "show": show, "add": add, "change": change, "pause": pause, "resume": resume, "run": run,
     "preview": preview, "backfill": backfill, "delete": delete, "diff": diff,
 }.items():  # fmt: skip
-    app.command(name)(command)
+    app.command(name, cls=Command)(command)
 
 
 def _path(id: str, verb: str = "") -> str:
