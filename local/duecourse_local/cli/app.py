@@ -9,13 +9,15 @@ from duecourse import __version__
 from ..demo.command import demo
 from .ledger import schedules
 from .ledger.acl import acl
-from .ledger.changes import add, move, replay
+from .ledger.changes import add, move
+from .ledger.dead import dead
 from .ledger.doctor import doctor
 from .ledger.export import export
 from .ledger.limits import limits, pause, resume
 from .ledger.listing import queues, tasks, why
 from .ledger.many import cancel, purge
 from .ledger.mend import mend
+from .ledger.replay import replay
 from .ledger.reshard import reshard
 from .ledger.restore import restore
 from .ledger.rotate import rotate
@@ -51,7 +53,7 @@ PANELS = {
         up, advance, invoke, events, sent, token, credentials, keyring, signing, demo, rabbitmq,
     ),
     "Tasks and queues, here or deployed": (
-        queues, top, tasks, show, why, add, move, cancel, replay, purge, pause, resume, limits,
+        queues, top, tasks, show, why, dead, add, move, cancel, replay, purge, pause, resume, limits,
     ),
     "A worker of your own": (worker,),
     "A ledger in Redis": (doctor, export, reshard, upgrade, mend, rotate, acl),
