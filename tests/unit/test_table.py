@@ -50,6 +50,15 @@ def test_an_id_is_whole_on_a_terminal_of_any_width(width: int) -> None:
     assert any(line.startswith(ID) for line in printed(tasks(), width, terminal=True))
 
 
+def test_a_terminal_shows_no_empty_column_and_a_pipe_all() -> None:
+    table = Table("queue", ">dead", "overdue", "schedules")
+    table.add_row("default", "1", "", "2, in 5 min")
+    assert printed(table, 80, terminal=True)[0].split() == ["queue", "dead", "schedules"]
+    table = Table("queue", ">dead", "overdue", "schedules")
+    table.add_row("default", "1", "", "")
+    assert printed(table, 80, terminal=False) == ["queue    dead  overdue  schedules", "default     1  -        -"]
+
+
 def test_a_name_that_leaves_no_room_is_folded_at_last() -> None:
     table = Table("queue", ">dead", "error")
     table.add_row("q" * 60, "1", "no")

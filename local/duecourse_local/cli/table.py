@@ -38,10 +38,11 @@ class Table(RichTable):
         super().add_row(*(Text(visible(cell)) if isinstance(cell, str) else cell for cell in cells), **options)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """See rich: its own table where that keeps the ids whole."""
+        """See rich: its own table, without empty columns, where that keeps the ids whole."""
         if not console.is_terminal:
             yield from self._lines(EMPTY)
             return
+        self.columns = [column for column in self.columns if any(map(str, column.cells)) or not column.header]
         is_tight = self._width(NAMES | self._ids) > options.max_width
         if is_tight and self._width(self._ids) > options.max_width:
             yield from self._lines("")  # the terminal breaks the lines, and an id that is selected is one word
