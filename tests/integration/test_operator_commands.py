@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from datetime import datetime
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from threading import Event, Thread
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 import pytest
@@ -25,7 +27,8 @@ from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.access import Role
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.schedule import AT_ADD, Every, Overlap, Rule, Schedule
-from duecourse.domain.task import NewTask, Status
+from duecourse.domain.task import NewTask, RetryPolicy, Status
+from duecourse.domain.times import to_ms
 from duecourse.ports.store import Store
 from duecourse.routes.every import serve
 from duecourse.settings import parse
@@ -35,8 +38,10 @@ from duecourse_local.aws.access.chosen import Auth, Authorize
 from duecourse_local.aws.access.rejection import Rejected
 from duecourse_local.aws.events import HttpRequest, http_event
 from duecourse_local.cli.app import app
+from duecourse_local.cli.ledger import place as place_of_ledgers
 from duecourse_local.cli.ledger import schedules
 from duecourse_local.cli.ledger import words as said_as
+from duecourse_local.cli.ledger.following import Followed
 from duecourse_local.stack.state import StateFolder
 from tests.support.answering import Asked, Reply, answering
 from tests.support.commands import BARE
@@ -55,6 +60,7 @@ COMMANDS = (
     "tasks",
     "show",
     "why",
+    "dead",
     "add",
     "move",
     "cancel",
@@ -96,9 +102,13 @@ class Place(NamedTuple):
         return json.loads(done.stdout)
 
 
+TERMINAL = {"TTY_COMPATIBLE": "1", "COLUMNS": "80"}
+"""Variables by which the output counts as a terminal's."""
+
+
 def command(*words: str, event: str | None = None, **variables: str) -> Result:
     """A command in this process, with no variable of this environment that means anything to it."""
-    environment = {**dict.fromkeys(os.environ.keys() - BARE.keys()), **variables, "COLUMNS": "80"}
+    environment = {**dict.fromkeys(os.environ.keys() - BARE.keys()), **variables}
     return CliRunner().invoke(app, words, input=event, env=environment, prog_name="duecourse")
 
 
@@ -191,7 +201,7 @@ def test_a_purge_counts_asks_and_deletes(place: Place) -> None:
     assert place.ask(*words, "--dry-run") == {"purged": 2, "dry_run": True}
     refused = place.run(*words, event="")
     assert refused.exit_code == 2
-    assert "2 tasks will be purged" in refused.stderr
+    assert "2 tasks of queue default will be purged" in refused.stderr
     assert "--yes" in refused.stderr
     assert place.store.get("default", "a")
     assert place.ask(*words, "--older-than", "P1D", "--yes") == {"purged": 0, "dry_run": False}
@@ -220,10 +230,10 @@ def test_a_purge_asks_in_a_terminal_and_goes_by_the_answer(
     bring(ledger, "dead")
     refused = in_a_terminal("n\n", *words)
     assert (refused.returncode, refused.stdout.strip()) == (1, "")
-    assert "1 task will be purged. Go on?" in refused.stderr
+    assert "1 task of queue default will be purged. Go on?" in refused.stderr
     assert ledger.get("default", "a")
     done = in_a_terminal("y\n", *words)
-    assert (done.returncode, done.stdout.strip()) == (0, "1 task purged")
+    assert (done.returncode, done.stdout.strip()) == (0, "1 task of queue default purged")
     assert ledger.get("default", "a") is None
 
 
@@ -278,6 +288,159 @@ def test_the_dead_are_replayed_one_or_all(place: Place) -> None:
     answer = place.ask("replay", "--dead", "--rate", "1/PT60S")
     assert [one["id"] for one in answer["tasks"]] == ["b", "c"]
     assert place.store.stats(SHARD).dead == 0
+
+
+def die(store: Store, id: str, error: str = "KeyError: 'prize' at app.py:9", kind: str = "report") -> None:
+    """Let one task die of an error at its only attempt."""
+    store.add([new(id, kind=kind, retry=RetryPolicy(max_attempts=1))])
+    [task] = store.claim(SHARD, 1, lease_ms=9_000).tasks
+    settle(store, task, Ending.RETRY, detail=error)
+
+
+def test_the_dead_are_shown_by_their_errors_with_the_line_that_replays_them(place: Place) -> None:
+    for n in range(12):
+        die(place.store, f"r{n}", f"KeyError: 'order-{n}' at app.py:9")
+    die(place.store, "b", 'OSError: "no" \x1b[31m at app.py:12', "bill")
+    [queue] = place.ask("dead")["queues"]
+    assert (queue["queue"], queue["tasks"]) == ("default", 13)
+    first, second = queue["errors"]
+    assert (first["error"], first["kind"], first["count"]) == ("KeyError: 'order-#' at app.py:9", "report", 12)
+    assert (first["example"], first["since"] < first["latest"]) == ("r11", True)
+    assert place.ask("dead", "--since", "PT1H", "--error", "OSError")["queues"][0]["errors"] == [second]
+    assert place.ask("dead", "--kind", "none") == {"queues": []}
+    shown = place.run("dead").stdout
+    assert re.match(r"queue default: 13 dead tasks\n\n12 \S KeyError: 'order-#' at app.py:9\n", shown)
+    assert "kind report, since " in shown
+    assert "such as r11" in shown
+    assert "\x1b" not in shown
+    lines = [line.strip() for line in shown.splitlines() if "duecourse replay" in line]
+    assert lines[0].startswith(
+        """duecourse replay --dead --queue default --kind report --error "KeyError: 'order-#' at"""
+    )
+    for line, count in zip(lines, (12, 1), strict=True):
+        own = shlex.split(line)[1:]
+        words = own[: own.index("--error") + 2]
+        assert place.ask(*words)["replayed"] == count
+    assert place.store.stats(SHARD).dead == 0
+
+
+def test_an_error_filters_what_is_listed_replayed_and_purged(place: Place) -> None:
+    for id in ("a", "b", "c"):
+        die(place.store, id)
+    die(place.store, "other", "OSError: away")
+    filtered = ("--error", "KeyError: #app.py:9")
+    assert [one["id"] for one in place.ask("tasks", *filtered)["tasks"]] == ["a", "b", "c"]
+    assert [one["id"] for one in place.ask("tasks", "--state", "dead", "--since", "PT1H")["tasks"]][-1] == "other"
+    assert place.ask("tasks", "--since", "2099-01-01T00:00:00Z")["tasks"] == []
+    assert place.ask("replay", "--dead", *filtered, "--limit", "1")["replayed"] == 1
+    assert place.ask("purge", "default", "--state", "dead", *filtered, "--yes")["purged"] == 2
+    assert place.ask("dead")["queues"][0]["errors"][0]["error"] == "OSError: away"
+
+
+def test_a_replay_is_one_line_and_rows_are_for_who_asks(place: Place) -> None:
+    for id in ("a", "b"):
+        die(place.store, id)
+    die(place.store, "c", kind="bill")
+    words = ("replay", "--dead", "--rate", "1/PT5S")
+    said = "3 dead tasks of queue default would be replayed: 2 report, 1 bill; drained in about 15 s\n"
+    assert place.run(*words, "--dry-run").stdout == said
+    rows = place.run(*words, "--dry-run", "--verbose").stdout
+    assert re.search(r"^a +20", rows, re.MULTILINE)
+    assert rows.endswith(said)
+    assert (
+        place.run(*words, "--limit", "2").stdout
+        == "2 dead tasks of queue default replayed, of 3; drained in about 10 s\n"
+    )
+    assert place.run("replay", "--dead").stdout == "1 dead task of queue default replayed: 1 bill\n"
+    assert place.run("replay", "--dead").stdout == "0 dead tasks of queue default replayed\n"
+
+
+def test_a_replay_of_any_size_keeps_one_rate_over_its_requests(ledger: Store, redis_server: RedisServer) -> None:
+    ids = [f"t{n:04}" for n in range(1_100)]
+    for start in range(0, len(ids), 500):
+        ledger.add([new(id, kind="report") for id in ids[start : start + 500]])
+        for task in ledger.claim(SHARD, 500, lease_ms=9_000).tasks:
+            settle(ledger, task, Ending.DROP, detail="no")
+    answer = Place(ledger, ("--store", redis_server.url), {}).ask("replay", "--dead", "--rate", "10/PT1S")
+    due = [to_ms(datetime.fromisoformat(one["due_at"])) for one in answer["tasks"]]
+    assert (len(due), answer["more"]) == (1_100, False)
+    assert 109_000 <= max(due) - min(due) <= 120_000
+    assert min(due[1_000:]) - max(due[:1_000]) <= 10_000
+
+
+@contextmanager
+def working(store: Store, **ends: Ending) -> Iterator[None]:
+    """A thread that works what is due: to the end that is named for its id, else it is done."""
+    over = Event()
+
+    def work() -> None:
+        while not over.wait(0.02):
+            for task in store.claim(SHARD, 10, lease_ms=9_000).tasks:
+                settle(store, task, ends.get(task.id, Ending.DONE), detail="again")
+
+    thread = Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_replay_waits_until_its_tasks_are_over(place: Place) -> None:
+    for id in ("a", "b", "c"):
+        die(place.store, id)
+    with working(place.store):
+        done = place.run("replay", "--dead", "--wait")
+        assert (done.exit_code, done.stdout) == (0, "3 over: 3 done\n")
+        assert "3 dead tasks of queue default replayed: 3 report" in done.stderr
+    die(place.store, "d")
+    with working(place.store):
+        assert place.run("replay", "d", "--wait").stdout == "1 over: 1 done\n"
+
+
+def test_a_replay_of_tasks_that_die_again_ends_with_code_1(place: Place) -> None:
+    for id in ("a", "b", "c"):
+        die(place.store, id)
+    with working(place.store, b=Ending.DROP):
+        done = place.run("replay", "--dead", "--wait", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["ends"]) == (1, {"done": 2, "cancelled": 0, "dead": 1, "gone": 0})
+
+
+def test_a_wait_ends_for_a_task_that_is_deleted_meanwhile() -> None:
+    asked: list[str] = []
+
+    class Forgets:
+        name = "a ledger that has nothing"
+
+        def ask(self, _method: str, path: str, _query: Any = None) -> Any:
+            asked.append(path)
+            if path == "/tasks":
+                return {"tasks": [], "next_cursor": None}
+            raise place_of_ledgers.Rejected(404, {})
+
+    followed = Followed(
+        cast(place_of_ledgers.Ledger, Forgets()), "default", [{"id": "a", "due_at": "2026-01-01T00:00:00Z"}]
+    )
+    followed.look()
+    assert (followed.pending, followed.ends["gone"]) == ({}, 1)
+    assert asked == ["/tasks"] * 3 + ["/tasks/a"]
+
+
+def test_ctrl_c_ends_the_waiting_and_the_tasks_go_on(ledger: Store, redis_server: RedisServer, tmp_path: Path) -> None:
+    die(ledger, "a")
+    words = ("replay", "--dead", "--wait", "--store", redis_server.url, "--stack", str(tmp_path))
+    program = (sys.executable, "-m", "local", *words)
+    with subprocess.Popen(
+        program, cwd=ROOT, env=BARE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stderr is not None
+        while "replayed" not in run.stderr.readline():
+            assert run.poll() is None
+        run.send_signal(signal.SIGINT)
+        assert "stopped waiting: 1 task not over yet; they go on" in run.stderr.read()
+        assert run.wait(timeout=60) == 130
+    assert ledger.get("default", "a").status is Status.SCHEDULED  # type: ignore[union-attr]
 
 
 def test_a_queue_is_paused_resumed_and_limited(place: Place) -> None:
@@ -567,7 +730,7 @@ def test_every_command_has_an_example() -> None:
 
 def test_what_people_read_fits_80_columns(ledger: Store, redis_server: RedisServer, tmp_path: Path) -> None:
     with_all(ledger)
-    here = Place(ledger, ("--store", redis_server.url, "--stack", str(tmp_path)), {})
+    here = Place(ledger, ("--store", redis_server.url, "--stack", str(tmp_path)), TERMINAL)
     for words in (
         ("queues",),
         ("tasks",),

@@ -9,13 +9,15 @@ from duecourse import __version__
 from ..demo.command import demo
 from .ledger import schedules
 from .ledger.acl import acl
-from .ledger.changes import add, move, replay
+from .ledger.changes import add, move
+from .ledger.dead import dead
 from .ledger.doctor import doctor
 from .ledger.export import export
 from .ledger.limits import limits, pause, resume
 from .ledger.listing import queues, tasks, why
 from .ledger.many import cancel, purge
 from .ledger.mend import mend
+from .ledger.replay import replay
 from .ledger.reshard import reshard
 from .ledger.restore import restore
 from .ledger.rotate import rotate
@@ -38,8 +40,10 @@ from .stack.sent import sent
 from .stack.signing import signing
 from .stack.token import token
 from .stack.up import up
+from .usage import Command, Group
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -49,7 +53,7 @@ PANELS = {
         up, advance, invoke, events, sent, token, credentials, keyring, signing, demo, rabbitmq,
     ),
     "Tasks and queues, here or deployed": (
-        queues, top, tasks, show, why, add, move, cancel, replay, purge, pause, resume, limits,
+        queues, top, tasks, show, why, dead, add, move, cancel, replay, purge, pause, resume, limits,
     ),
     "A worker of your own": (worker,),
     "A ledger in Redis": (doctor, export, reshard, upgrade, mend, rotate, acl),
@@ -57,12 +61,12 @@ PANELS = {
 }  # fmt: skip
 for panel, commands in PANELS.items():
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
-app.command("test", context_settings=AS_GIVEN, rich_help_panel="A project")(run_tests)
-app.command(context_settings=AS_GIVEN, rich_help_panel="A project")(build)
-app.command(context_settings=AS_GIVEN, rich_help_panel="The stack on this machine")(run)
+        app.command(cls=Command, rich_help_panel=panel)(command)
+app.command("test", cls=Command, context_settings=AS_GIVEN, rich_help_panel="A project")(run_tests)
+app.command(cls=Command, context_settings=AS_GIVEN, rich_help_panel="A project")(build)
+app.command(cls=Command, context_settings=AS_GIVEN, rich_help_panel="The stack on this machine")(run)
 app.add_typer(schedules.app, name="schedules", rich_help_panel="Tasks and queues, here or deployed")
-app.command("import", rich_help_panel="A ledger in Redis")(restore)
+app.command("import", cls=Command, rich_help_panel="A ledger in Redis")(restore)
 
 
 def _tell(version: bool) -> None:

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rich.markup import escape
-
 from duecourse.adapters.logged_store import LOGGER
 
 from . import console
@@ -35,7 +33,7 @@ class Line(NamedTuple):
 
 def print_raw(name: str, line: str) -> None:
     """A log's line as it is."""
-    console.err.out(f"{name}  {line}")
+    console.err.out(f"{name}  {console.visible(line)}")
 
 
 def wall() -> str:
@@ -54,7 +52,7 @@ class Printer:
         shown = for_people(name, line)
         if shown is not None:
             colour = COLOURS.get(shown.kind, "default")
-            console.err.print(f"[dim]{self.clock()}[/]  [{colour}]{escape(shown.text)}[/]", soft_wrap=True)
+            console.err.print(f"[dim]{self.clock()}[/]  [{colour}]{console.shown(shown.text)}[/]", soft_wrap=True)
 
 
 def for_people(name: str, line: str) -> Line | None:

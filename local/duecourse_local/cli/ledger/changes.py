@@ -1,22 +1,15 @@
-"""`add`, `move` and `replay`: give tasks a due time."""
+"""`add` and `move`: give tasks a due time."""
 
 import json
 from typing import Annotated
 
 import typer
-from rich.markup import escape
-
-from duecourse.domain.spoken import counted
 
 from ...stack.problems import HarnessError
 from .. import console
 from . import fields, words
 from .command import Screen, on_ledger
 from .place import Document, Ledger
-
-MOST = 1_000
-"""The most tasks of one request for a replay."""
-
 
 USUAL: Document = {"payload": {}, "queue": fields.DEFAULT}
 """Fields of a task that its command gives even where no option does."""
@@ -68,7 +61,7 @@ def add(  # noqa: PLR0913, PLR0917 - one for each option
     given = {"kind": kind, "payload": object_of("--payload", payload), "queue": queue}
     options = given | fields.given(id=id, delay=delay, due_at=due_at)
     answer = ledger.ask("POST", "/tasks", body=body_of(options, more, USUAL))
-    screen.answer(answer, lambda found: _tell(found["task"], "added" if found["created"] else "existed already"))
+    screen.answer(answer, lambda found: tell(found["task"], "added" if found["created"] else "existed already"))
 
 
 @on_ledger
@@ -91,54 +84,10 @@ def move(
     """
     body = fields.given(delay=delay, due_at=due_at, force=force or None)
     answer = ledger.ask("PATCH", fields.task_path(id), {"queue": queue}, body)
-    screen.answer(answer, lambda found: _tell(found["task"], "moved"))
+    screen.answer(answer, lambda found: tell(found["task"], "moved"))
 
 
-@on_ledger
-def replay(  # noqa: PLR0913, PLR0917 - one for each option
-    ledger: Ledger,
-    screen: Screen,
-    id: Annotated[str | None, typer.Argument(help="Id of a dead task.")] = None,
-    dead: Annotated[bool, typer.Option("--dead", help="Replay the dead tasks of the queue, oldest first.")] = False,
-    queue: fields.Queue = fields.DEFAULT,
-    kind: fields.Kind = None,
-    rate: Annotated[str | None, typer.Option(help="Rate for --dead, spread evenly, such as 10/s or 10/PT1S.")] = None,
-    limit: Annotated[int, typer.Option(help="Maximum number of tasks for --dead.", min=1, max=MOST)] = MOST,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the tasks for --dead, and replay none.")] = False,
-) -> None:
-    """Schedule a dead task again, or the dead tasks of a queue.
-
-    Saved events of functions are sent by duecourse events.
-
-    Examples:
-
-        duecourse replay report-42
-
-        duecourse replay --dead --queue default --kind report --dry-run
-
-        duecourse replay --dead --rate 10/s
-    """
-    if (id is None) != dead:
-        raise HarnessError("give the id of one task, or --dead for those of a queue")
-    if id is not None:
-        answer = ledger.ask("POST", fields.task_path(id, "/replay"), {"queue": queue})
-        screen.answer(answer, lambda found: _tell(found["task"], "replayed"))
-        return
-    body = fields.given(kind=kind, rate=rate, limit=limit, dry_run=dry_run)
-    screen.answer(ledger.ask("POST", fields.queue_path(queue, "/dead/replay"), body=body), _show_replayed)
-
-
-def _tell(task: Document, what: str) -> None:
+def tell(task: Document, what: str) -> None:
+    """Print what became of one task."""
     due = f"due {words.local(task['due_at'])}, {words.near(task['due_at'])}"
-    console.out.print(f"{escape(task['id'])} {what}: {words.state(task['state'])}, {due}", soft_wrap=True)
-
-
-def _show_replayed(answer: Document) -> None:
-    done = "would be replayed" if answer["dry_run"] else "replayed"
-    if answer["tasks"]:
-        table = words.table("id", "due")
-        for one in answer["tasks"]:
-            table.add_row(escape(one["id"]), words.local(one["due_at"]))
-        console.out.print(table)
-    more = ": more may remain, run the command again" if answer["more"] and not answer["dry_run"] else ""
-    console.out.print(f"{counted(answer['replayed'], 'dead task')} {done}{more}")
+    console.say_line(f"{task['id']} {what}: {task['state']}, {due}")

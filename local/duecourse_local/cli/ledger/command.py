@@ -9,7 +9,6 @@
 """
 
 import inspect
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from rich.markup import escape
 
 from ...stack import state
 from ...stack.problems import HarnessError
@@ -76,15 +74,19 @@ AsJson = Annotated[
 
 
 class Screen:
-    """Output of a command: a JSON document, or what `show` makes of it for people."""
+    """Output of a command: a JSON document, or what `show` makes of it for people.
 
-    def __init__(self, *, as_json: bool) -> None:
+    `place` are the options by which another command finds the same ledger.
+    """
+
+    def __init__(self, *, as_json: bool, place: str = "") -> None:
         self.as_json = as_json
+        self.place = place
 
     def answer(self, document: Document, show: Callable[[Document], None]) -> None:
         """Print an answer."""
         if self.as_json:
-            typer.echo(json.dumps(document, ensure_ascii=False))
+            typer.echo(console.json_text(document))
         else:
             show(document)
 
@@ -110,9 +112,10 @@ def on_ledger(command: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         shared = {one.name: given.pop(one.name) for one in SHARED}
         as_json = shared.pop("as_json")
-        with exit_codes(), opened(Asked(**shared)) as ledger:
-            console.err.print(f"[dim]{escape(ledger.name)}[/]", soft_wrap=True)
-            command(ledger, Screen(as_json=as_json), **given)
+        asked = Asked(**shared)
+        with exit_codes(), opened(asked) as ledger:
+            console.err.print(f"[dim]{console.shown(ledger.name)}[/]", soft_wrap=True)
+            command(ledger, Screen(as_json=as_json, place=asked.words), **given)
 
     own = list(inspect.signature(command).parameters.values())[2:]
     hints = {**get_type_hints(command, include_extras=True), **get_type_hints(_shared, include_extras=True)}

@@ -1,14 +1,12 @@
 """`doctor`: examine a ledger, its servers and its functions."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.table import Table
+from rich.text import Text
 
 from duecourse.settings import Settings
 
@@ -19,6 +17,7 @@ from ...doctor.timeouts import timeouts
 from ...stack import state
 from ...stack.addresses import named
 from .. import client, console
+from ..table import Table
 
 COLOURS = {Level.FINE: "green", Level.NOTE: "cyan", Level.WARNING: "yellow", Level.FAULT: "bold red"}
 
@@ -46,12 +45,13 @@ def doctor(
     """
     with console.problems_shown():
         settings = client.ledger(store, folder, namespace=namespace)
-        console.err.print(f"the ledger at {named(settings)}, namespace {settings.namespace}", soft_wrap=True)
+        place = f"the ledger at {named(settings)}, namespace {settings.namespace}"
+        console.err.print(console.shown(place), soft_wrap=True)
         found = list(_findings(settings, folder, with_targets=with_targets))
     if as_json:
-        typer.echo(json.dumps([finding._asdict() for finding in found], ensure_ascii=False))
+        typer.echo(console.json_text([finding._asdict() for finding in found]))
     else:
-        console.out.print(_table(found))
+        console.show(_table(found))
     if any(finding.level in {Level.WARNING, Level.FAULT} for finding in found):
         raise typer.Exit(1)
 
@@ -72,11 +72,9 @@ def _findings(settings: Settings, folder: Path, *, with_targets: bool) -> Iterat
 
 
 def _table(found: Sequence[Finding]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("", "check", "seen", "to mend it"):
-        table.add_column(name, overflow="fold")
+    table = Table("level", "check", "seen", "to mend it")
     for level in reversed(Level):
         for one in (finding for finding in found if finding.level is level):
             seen = f"{one.place}: {one.text}" if one.place else one.text
-            table.add_row(f"[{COLOURS[level]}]{level}[/]", one.check, escape(seen), escape(one.fix))
+            table.add_row(Text(level, COLOURS[level]), one.check, seen, one.fix)
     return table

@@ -53,7 +53,7 @@ def export(
 
 def _write(made: "Export", output: Path | None) -> None:
     if not output:
-        sys.stdout.writelines(f"{line}\n" for line in made.lines())
+        sys.stdout.writelines(f"{console.json_visible(line)}\n" for line in made.lines())
         return
     part = output.with_name(f"{output.name}.part")
     with open(part, "w", opener=_private) as file:

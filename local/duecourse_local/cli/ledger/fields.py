@@ -7,6 +7,7 @@ import typer
 
 from duecourse.domain.task import DEFAULT_QUEUE
 
+from .. import console
 from ..client import duration
 from .place import Document, quoted
 
@@ -15,10 +16,22 @@ Queue = Annotated[str, typer.Option(help="Queue of the task; tasks of reminders 
 QueueName = Annotated[str, typer.Argument(help="Name of the queue.")]
 Kind = Annotated[str | None, typer.Option(help="Filter: tasks of this kind.")]
 Group = Annotated[str | None, typer.Option(help="Filter: tasks of this group, such as one reminder's.")]
+Error = Annotated[
+    str | None,
+    typer.Option(help="Filter: tasks whose error has this text, in which # is any text. See duecourse dead."),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        help="Filter: tasks since an instant, or a duration before now, such as PT1H; of ended ones, the end."
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the tasks and change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before.")]
 Force = Annotated[bool, typer.Option("--force", help="Take running tasks from their workers.")]
 DEFAULT = DEFAULT_QUEUE
+MOST = 10_000
+"""Number of dead tasks of one request: each step of it takes the store some milliseconds."""
 LONGEST_ERROR = 40
 """Number of characters of an error that a table shows."""
 
@@ -61,5 +74,5 @@ def text_from(source: str) -> str:
 
 
 def cut(error: str) -> str:
-    """An error as a table shows it."""
-    return error if len(error) <= LONGEST_ERROR else f"{error[:LONGEST_ERROR]}…"
+    """An error as a table on a terminal shows it; a pipe gets all of it."""
+    return error if not console.out.is_terminal or len(error) <= LONGEST_ERROR else f"{error[:LONGEST_ERROR]}…"

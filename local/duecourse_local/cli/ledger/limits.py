@@ -83,7 +83,7 @@ def _missing(queue: str, error: Rejected) -> Rejected:
 
 def _set(ledger: Ledger, screen: Screen, queue: str, body: Document, what: str) -> None:
     answer = ledger.ask("PATCH", fields.queue_path(queue), body=body)
-    screen.answer(answer, lambda _: console.out.print(f"{queue} {what}", markup=False))
+    screen.answer(answer, lambda _: console.say_line(f"{queue} {what}"))
 
 
 def _change(text: str) -> tuple[str, Any]:

@@ -3,16 +3,17 @@
 from typing import Annotated, Literal
 
 import typer
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from .. import console
+from ..table import Table
 from . import fields, words
 from .command import Screen, on_ledger
 from .place import Document, Ledger
 
 Status = Literal["scheduled", "leased", "done", "cancelled", "dead"]
 PAGE = 100
+OVER = {"done", "dead"}
 
 
 @on_ledger
@@ -31,16 +32,16 @@ def queues(ledger: Ledger, screen: Screen) -> None:
 def show_queues(document: Document) -> None:
     """Print the queues as a table."""
     found = document["queues"]
-    console.out.print(queue_table(found) if found else "no queue yet: a first task makes one")
+    console.show(queue_table(found) if found else "no queue yet: a first task makes one")
 
 
 def queue_table(queues: list[Document]) -> Table:
     """The queues as a table."""
-    table = words.table("queue", ">scheduled", ">running", ">done", ">dead", "overdue", "late p99", "schedules")
+    table = Table("queue", ">scheduled", ">running", ">done", ">dead", "overdue", "late p99", "schedules")
     for one in queues:
         tasks = one["tasks"]
-        dead = f"[red]{tasks['dead']}[/]" if tasks["dead"] else "0"
-        name = escape(one["queue"]) + (" [yellow](paused)[/]" if one["paused"] else "")
+        dead = Text(str(tasks["dead"]), "red" if tasks["dead"] else "")
+        name = Text.assemble(console.visible(one["queue"]), *([(" (paused)", "yellow")] if one["paused"] else []))
         overdue = words.brief(one["oldest_overdue"]) if one["oldest_overdue"] != "PT0S" else ""
         table.add_row(
             name,
@@ -61,13 +62,15 @@ def _schedules(found: Document | None) -> str:
 
 
 @on_ledger
-def tasks(
+def tasks(  # noqa: PLR0913, PLR0917 - one for each option
     ledger: Ledger,
     screen: Screen,
     queue: fields.Queue = fields.DEFAULT,
     state: Annotated[Status | None, typer.Option(help="Filter: tasks in this state.")] = None,
     kind: fields.Kind = None,
     group: fields.Group = None,
+    error: fields.Error = None,
+    since: fields.Since = None,
     limit: Annotated[int, typer.Option(help="Maximum number of tasks.", min=1)] = 20,
     cursor: Annotated[str | None, typer.Option(help="Cursor: the next_cursor of the answer before.")] = None,
 ) -> None:
@@ -75,7 +78,7 @@ def tasks(
 
     Examples:
 
-        duecourse tasks --state dead --kind report
+        duecourse tasks --state dead --kind report --since PT1H
 
         duecourse tasks --queue reminders --limit 200 --json
     """
@@ -89,6 +92,8 @@ def tasks(
                 "state": state,
                 "kind": kind,
                 "group": group,
+                "error": error,
+                "since": since,
                 "cursor": cursor,
                 "limit": str(min(PAGE, limit - len(found))),
             },
@@ -100,20 +105,26 @@ def tasks(
 
 
 def _show_tasks(document: Document) -> None:
-    table = words.table("id", "state", "kind", "due", ">run", "error")
+    table = Table("!id", "state", "kind", "due or over", ">run", "error")
     for one in document["tasks"]:
         error = one.get("error", "")
         table.add_row(
-            escape(one["id"]),
+            one["id"],
             words.state(one["state"]),
-            escape(one["kind"]),
-            words.near(one["due_at"]),
+            one["kind"],
+            _when(one),
             str(one["run"]),
-            escape(fields.cut(error)),
+            fields.cut(error),
         )
-    console.out.print(table if document["tasks"] else "no such task")
+    console.show(table if document["tasks"] else "no such task")
     if document["next_cursor"]:
         console.err.print(f"more tasks follow: --limit, or --cursor {document['next_cursor']}", soft_wrap=True)
+
+
+def _when(task: Document) -> str:
+    """When a task is due; of one that ran and is over, when it ended."""
+    is_over = task["state"] in OVER and task["history"]
+    return words.near(task["history"][-1]["ended_at"] if is_over else task["due_at"])
 
 
 @on_ledger
@@ -129,8 +140,8 @@ def why(ledger: Ledger, screen: Screen, id: fields.Id, queue: fields.Queue = fie
 
 def show_why(document: Document) -> None:
     """Print a timeline."""
-    table = words.table("at", "what happened, oldest first")
+    table = Table("at", "what happened, oldest first")
     for one in document["timeline"]:
         table.add_row(words.local(one["at"]), words.text_of(one["text"]))
     table.add_row("now", words.text_of(document["waits"]["text"]))
-    console.out.print(table)
+    console.show(table)

@@ -25,6 +25,7 @@ def purge(  # noqa: PLR0913, PLR0917 - one for each option
     state: Annotated[Ended, typer.Option(help="State of the tasks. A running task is never purged.")],
     kind: fields.Kind = None,
     group: fields.Group = None,
+    error: fields.Error = None,
     older_than: fields.OlderThan = None,
     dry_run: fields.DryRun = False,
     yes: fields.Yes = False,
@@ -41,8 +42,8 @@ def purge(  # noqa: PLR0913, PLR0917 - one for each option
 
         duecourse purge imports --state scheduled --yes
     """
-    body = fields.given(state=state, kind=kind, group=group, older_than=older_than)
-    _act(ledger, screen, ("purged", fields.queue_path(queue, "/purge"), body), dry_run=dry_run, yes=yes)
+    body = fields.given(state=state, kind=kind, group=group, error=error, older_than=older_than)
+    _act(ledger, screen, ("purged", queue, "/purge", body), dry_run=dry_run, yes=yes)
 
 
 @on_ledger
@@ -53,6 +54,7 @@ def cancel(  # noqa: PLR0913, PLR0917 - one for each option
     queue: fields.Queue = fields.DEFAULT,
     group: fields.Group = None,
     kind: fields.Kind = None,
+    error: fields.Error = None,
     state: Annotated[Live | None, typer.Option(help="Filter: tasks in this state; leased needs --force.")] = None,
     force: fields.Force = False,
     dry_run: fields.DryRun = False,
@@ -69,26 +71,30 @@ def cancel(  # noqa: PLR0913, PLR0917 - one for each option
         duecourse cancel --group standup --queue reminders --force --yes
     """
     if id is not None:
-        if group or kind or state or dry_run:
+        if group or kind or error or state or dry_run:
             raise HarnessError("give the id of one task, or a filter for many")
         ledger.ask("DELETE", fields.task_path(id), {"queue": queue, "force": "true" if force else None})
-        screen.answer({"cancelled": 1, "dry_run": False}, lambda _: console.out.print(f"{id} cancelled"))
+        screen.answer(
+            {"cancelled": 1, "dry_run": False},
+            lambda _: console.say_line(f"{id} cancelled"),
+        )
         return
-    body = fields.given(group=group, kind=kind, state=state, force=force or None)
-    _act(ledger, screen, ("cancelled", fields.queue_path(queue, "/cancel"), body), dry_run=dry_run, yes=yes)
+    body = fields.given(group=group, kind=kind, error=error, state=state, force=force or None)
+    _act(ledger, screen, ("cancelled", queue, "/cancel", body), dry_run=dry_run, yes=yes)
 
 
-def _act(ledger: Ledger, screen: Screen, what: tuple[str, str, Document], *, dry_run: bool, yes: bool) -> None:
+def _act(ledger: Ledger, screen: Screen, what: tuple[str, str, str, Document], *, dry_run: bool, yes: bool) -> None:
     """Count the tasks, ask, then act on them request by request."""
-    done, path, body = what
+    done, queue, verb, body = what
+    path = fields.queue_path(queue, verb)
     count = _each(ledger, done, path, {**body, "dry_run": True}, None)
-    question, instead = f"{_tasks(count)} will be {done}. Go on?", ", or --dry-run to count only"
+    question, instead = f"{_tasks(count)} of queue {queue} will be {done}. Go on?", ", or --dry-run to count only"
     if not dry_run and count and agreed(question, yes=yes, screen=screen, instead=instead):
         count = _each(ledger, done, path, body, count)
     elif not dry_run and count:
         raise typer.Exit(1)
-    text = f"{_tasks(count)} {'would be ' if dry_run else ''}{done}"
-    screen.answer({done: count, "dry_run": dry_run}, lambda _: console.out.print(text))
+    text = f"{_tasks(count)} of queue {queue} {'would be ' if dry_run else ''}{done}"
+    screen.answer({done: count, "dry_run": dry_run}, lambda _: console.say_line(text))
 
 
 def _each(ledger: Ledger, done: str, path: str, body: Document, total: int | None) -> int:

@@ -1,11 +1,13 @@
 """A ledger that the commands of operators act on: an HTTP API, or a store that this process opens."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
+from duecourse.domain.masking import masked_text
 from duecourse.domain.schedule_file import Noted
 
 from ...stack import state
@@ -56,6 +58,18 @@ class Asked(NamedTuple):
     namespace: str | None
     tenant: str | None
     folder: Path
+
+    @property
+    def words(self) -> str:
+        """The options again, for a line to copy: no token, and no password of a store, is in it."""
+        shown = {
+            "store": self.store and masked_text(self.store),
+            "url": self.url,
+            "namespace": self.namespace,
+            "tenant": self.tenant,
+            "stack": None if self.folder == state.DEFAULT else str(self.folder),
+        }
+        return "".join(f" --{name} {shlex.quote(value)}" for name, value in shown.items() if value)
 
 
 @contextmanager

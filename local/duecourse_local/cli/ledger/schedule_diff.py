@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.domain.schedule import AT_ADD, Fold, Gap, Progress, Schedule
@@ -147,7 +146,7 @@ def _show(found: Document) -> None:
         *(f"= {_named(one)}: no file made it, it is left alone" for one in found["left_alone"]),
     ]
     for line in lines or ["no change"]:
-        console.out.print(line, soft_wrap=True)
+        console.say_line(line)
     if found["applied"] is not None and found["number"] <= found["applied"]:
         console.notice(
             f"A deployment changes nothing: number {found['applied']} was applied already. Raise `number` above it."
@@ -156,7 +155,7 @@ def _show(found: Document) -> None:
 
 def _named(one: Document) -> str:
     tenant = f", tenant {one['tenant']}" if "tenant" in one else ""
-    return escape(f"{one['id']} (queue {one['queue']}{tenant})")
+    return f"{one['id']} (queue {one['queue']}{tenant})"
 
 
 def _fields(changes: Mapping[str, Mapping[str, Any]]) -> str:

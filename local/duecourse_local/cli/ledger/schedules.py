@@ -4,11 +4,12 @@ import json
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from duecourse.domain.schedule import Overlap
 
 from .. import console
+from ..table import Table
+from ..usage import Command, Group
 from . import fields, words
 from .changes import USUAL, body_of, object_of
 from .command import Screen, agreed, on_ledger
@@ -19,7 +20,7 @@ PAGE = 100
 TIMES = 10
 """Times of a preview, unless a number is given."""
 NO_TIME = "The rule has no time from then on."
-app = typer.Typer(no_args_is_help=True, help="List, show, add, pause and preview schedules.")
+app = typer.Typer(cls=Group, no_args_is_help=True, help="List, show, add, pause and preview schedules.")
 
 Id = Annotated[str, typer.Argument(help="Id of the schedule.")]
 Queue = Annotated[str, typer.Option(help="Queue of the schedule.")]
@@ -145,7 +146,7 @@ def run(ledger: Ledger, screen: Screen, id: Id, queue: Queue = fields.DEFAULT) -
         duecourse schedules run daily-report
     """
     answer = ledger.ask("POST", _path(id, "/run"), {"queue": queue})
-    screen.answer(answer, lambda found: console.out.print(f"{found['id']} added", markup=False))
+    screen.answer(answer, lambda found: console.say_line(f"{found['id']} added"))
 
 
 @on_ledger
@@ -212,14 +213,14 @@ def delete(ledger: Ledger, screen: Screen, id: Id, queue: Queue = fields.DEFAULT
     """
     if agreed(f"Delete the schedule {id} of queue {queue}?", yes=yes, screen=screen):
         ledger.ask("DELETE", _path(id), {"queue": queue})
-        screen.answer({"id": id}, lambda _: console.out.print(f"{id} deleted", markup=False))
+        screen.answer({"id": id}, lambda _: console.say_line(f"{id} deleted"))
 
 
 for name, command in {
     "list": list_schedules, "show": show, "add": add, "change": change, "pause": pause, "resume": resume, "run": run,
     "preview": preview, "backfill": backfill, "delete": delete, "diff": diff,
 }.items():  # fmt: skip
-    app.command(name)(command)
+    app.command(name, cls=Command)(command)
 
 
 def _path(id: str, verb: str = "") -> str:
@@ -232,27 +233,31 @@ def _change(ledger: Ledger, screen: Screen, id: str, queue: str, body: Document,
 
 
 def _tell(schedule: Document, what: str) -> None:
-    console.out.print(f"{schedule['id']} {what}. {schedule['why']}", markup=False, soft_wrap=True)
+    console.say_line(f"{schedule['id']} {what}. {schedule['why']}")
 
 
 def _show_list(document: Document) -> None:
-    table = words.table("id", "kind", "rule", "zone", "next", ">fired")
+    table = Table("!id", "kind", "rule", "zone", "next", ">fired")
     for one in document["schedules"]:
         following = words.near(one["next"][0]["at"]) if one["next"] else "paused" if one["paused"] else "never"
         rule = json.dumps(one["repeat"], ensure_ascii=False).strip("{}").replace('"', "")
         table.add_row(
-            escape(one["id"]), escape(one["kind"]), escape(rule), one["time_zone"], following, str(one["fired"])
+            one["id"],
+            one["kind"],
+            rule,
+            one["time_zone"],
+            following,
+            str(one["fired"]),
         )
-    console.out.print(table if document["schedules"] else "no schedule in this queue")
+    console.show(table if document["schedules"] else "no schedule in this queue")
 
 
 def _show(schedule: Document) -> None:
-    table = words.table("field", "value")
-    table.show_header = False
+    table = Table("field", "value", show_header=False)
     for name, value in schedule.items():
         if name not in {"next", "recent"}:
             table.add_row(name, words.text_of(value))
-    console.out.print(table)
+    console.show(table)
     console.out.print()
     _show_times(schedule["next"], f"No occurrence is to come. {schedule['why']}")
     if schedule["recent"]:
@@ -261,15 +266,18 @@ def _show(schedule: Document) -> None:
 
 
 def _show_times(times: list[Document], none: str) -> None:
-    table = words.table("next, in the zone", "UTC", "")
+    table = Table("next, in the zone", "UTC", "note")
     for one in times:
         table.add_row(one["local"], one["at"], "the clocks have changed" if one.get("clock_change") else "")
-    console.out.print(table if times else escape(none), soft_wrap=not times)
+    if times:
+        console.show(table)
+    else:
+        console.say_line(none)
 
 
 def _show_recent(recent: list[Document]) -> None:
-    table = words.table("last", "state", "")
+    table = Table("!last", "state", "note")
     for one in recent:
         stands_for = f"stands for {one['stands_for']} times" if one.get("stands_for") else ""
-        table.add_row(escape(one["id"]), words.state(one["state"]), stands_for)
-    console.out.print(table)
+        table.add_row(one["id"], words.state(one["state"]), stands_for)
+    console.show(table)

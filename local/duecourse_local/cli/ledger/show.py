@@ -3,9 +3,9 @@
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from .. import console
+from ..table import Table
 from . import fields, words
 from .command import Screen, on_ledger
 from .listing import show_why
@@ -52,24 +52,22 @@ def show(
 
 
 def _print(task: Document, why: Document, kept: dict[str, str]) -> None:
-    table = words.table("field", "value")
-    table.show_header = False
+    table = Table("field", "value", show_header=False)
     for name, value in {**task, "history": None, **kept}.items():
         if value not in {None, ""} if isinstance(value, str | None) else True:
             table.add_row(name, words.text_of(value))
-    console.out.print(table)
+    console.show(table)
     console.out.print()
     show_why(why)
 
 
 def show_queue(view: Document) -> None:
     """Print a queue with its settings and numbers."""
-    table = words.table("field", "value")
-    table.show_header = False
+    table = Table("field", "value", show_header=False)
     for name, value in view.items():
         if name != "split":
             table.add_row(name, words.parts_of(value))
     for part in view["split"] if len(view["split"]) > 1 else ():
         of_shard = {name: value for name, value in part.items() if name != "shard"}
-        table.add_row(f"shard {escape(str(part['shard']))}", words.parts_of(of_shard))
-    console.out.print(table)
+        table.add_row(f"shard {part['shard']!s}", words.parts_of(of_shard))
+    console.show(table)

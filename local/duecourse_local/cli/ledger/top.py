@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from .. import console
+from ..table import Table
 from . import fields, words
 from .command import Screen, on_ledger
 from .listing import queue_table
@@ -41,7 +40,7 @@ def top(
         duecourse top --once
     """
     if once or screen.as_json:
-        screen.answer(look(ledger), lambda seen: console.out.print(_view(seen)))
+        screen.answer(look(ledger), lambda seen: console.show(_view(seen)))
         return
     with suppress(KeyboardInterrupt), Live(console=console.out, screen=True, auto_refresh=False) as live:
         while True:
@@ -70,11 +69,11 @@ def _view(seen: Document) -> RenderableType:
 
 
 def _table(tasks: list[Document]) -> Table:
-    table = words.table("queue", "id", "kind", "due", ">run", "error")
+    table = Table("queue", "!id", "kind", "due", ">run", "error")
     for one in tasks[:MOST_TASKS]:
         error = fields.cut(one.get("error", ""))
         table.add_row(
-            escape(one["queue"]), escape(one["id"]), escape(one["kind"]), words.near(one["due_at"]), str(one["run"]),
-            escape(error),
+            one["queue"], one["id"], one["kind"], words.near(one["due_at"]), str(one["run"]),
+            error,
         )  # fmt: skip
     return table

@@ -5,8 +5,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from duecourse.domain.times import MAX_INSTANT, format_instant, parse_duration, parse_instant, to_ms
 
@@ -50,31 +49,23 @@ def brief(duration: str | None) -> str:
     return "" if duration is None else short(parse_duration(duration))
 
 
-def state(word: str) -> str:
+def state(word: str) -> Text:
     """A task's state in its colour."""
-    return f"[{COLOURS.get(word, 'default')}]{word}[/]"
-
-
-def table(*columns: str, title: str | None = None) -> Table:
-    """An empty table; of a column that begins with `>` the values are numbers."""
-    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        made.add_column(name.removeprefix(">"), justify="right" if name[:1] == ">" else "left", overflow="fold")
-    return made
+    return Text(word, COLOURS.get(word, ""))
 
 
 def text_of(value: Any) -> str:
     """A value of an answer as a cell's text."""
     if isinstance(value, str):
-        return escape(_timed(value))
-    return "" if value is None else escape(json.dumps(value, ensure_ascii=False))
+        return _timed(value)
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def parts_of(value: Any) -> str:
     """A value of an answer; of an object, its fields in a row."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {parts_of(part)}" for key, part in value.items() if part is not None)
-    return text_of(value) if isinstance(value, str) else "" if value is None else escape(str(value))
+    return text_of(value) if isinstance(value, str) else "" if value is None else str(value)
 
 
 def _timed(value: str) -> str:

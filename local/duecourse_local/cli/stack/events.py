@@ -71,7 +71,7 @@ def _send(service: str, path: Path, function: str) -> Invoked:
     answer = client.invoke(service, function, event)
     title = f"{path.parent.name}/{path.name} → {function}"
     console.out.print(Panel(_shown(event.decode()), title=title, title_align="left"))
-    outcome = f"[bold red]{answer.error}[/]" if answer.error else "[green]ok[/]"
+    outcome = f"[bold red]{console.shown(answer.error)}[/]" if answer.error else "[green]ok[/]"
     subtitle = f"{outcome} {answer.took_ms:.1f} ms"
     console.out.print(Panel(_shown(answer.payload), title=subtitle, title_align="left"))
     return answer
@@ -81,5 +81,5 @@ def _shown(text: str) -> JSON | str:
     try:
         json.loads(text)
     except ValueError:
-        return text
-    return JSON(text)
+        return console.shown(text)
+    return JSON(console.json_text(json.loads(text)))

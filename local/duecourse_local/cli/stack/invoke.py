@@ -39,8 +39,8 @@ def invoke(
         name, sent = client.function_named(function), _read(event)
         with client.lambda_service(folder) as service:
             answer = client.invoke(service, name, sent)
-    typer.echo(answer.payload)
-    console.err.print(f"{answer.error or 'ok'} after {answer.took_ms:.1f} ms")
+    typer.echo(console.json_visible(answer.payload))
+    console.err.print(f"{console.shown(answer.error or 'ok')} after {answer.took_ms:.1f} ms")
     raise typer.Exit(1 if answer.error else 0)
 
 

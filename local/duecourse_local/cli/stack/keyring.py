@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from duecourse.domain.credential import NAME, WRONG_NAME, CredentialName
 from duecourse.domain.task import DEFAULT_TENANT
@@ -20,6 +18,7 @@ from duecourse.wire.settings.variables import read_name
 from ...stack import state
 from ...stack.problems import HarnessError
 from .. import client, console
+from ..table import Table
 
 if TYPE_CHECKING:
     from ...aws.keyring import Keyring
@@ -140,7 +139,7 @@ def _put(ring: "Keyring", key: CredentialName, kind: Type, fields: dict[str, obj
     asked = sys.stdin.isatty()
     value = typer.prompt(secret, hide_input=True, err=True) if asked else sys.stdin.read().rstrip("\r\n")
     try:
-        console.out.print(f"kept in {escape(ring.put(key, {'type': str(kind), **fields, secret: value}))}")
+        console.out.print(f"kept in {console.shown(ring.put(key, {'type': str(kind), **fields, secret: value}))}")
     except InvalidInput as error:
         raise HarnessError(str(error)) from None
 
@@ -148,5 +147,10 @@ def _put(ring: "Keyring", key: CredentialName, kind: Type, fields: dict[str, obj
 def _list(ring: "Keyring") -> None:
     table = Table("tenant", "auth", "type", "hosts")
     for one in ring.every():
-        table.add_row(escape(one.tenant), escape(one.name), escape(one.type), escape(", ".join(one.hosts)))
-    console.out.print(table)
+        table.add_row(
+            one.tenant,
+            one.name,
+            one.type,
+            ", ".join(one.hosts),
+        )
+    console.show(table)

@@ -3,13 +3,12 @@
 import os
 
 import urllib3
-from rich.markup import escape
-from rich.table import Table
 
 from ...aws.emulator import SENT
 from ...stack import state
 from ...stack.problems import HarnessError
 from .. import client, console
+from ..table import Table
 
 
 def sent(folder: client.StateUsed = state.DEFAULT) -> None:
@@ -24,12 +23,12 @@ def sent(folder: client.StateUsed = state.DEFAULT) -> None:
         if not up:
             raise HarnessError("no stack is running: run duecourse up")
         messages = _ask(str(up["aws"]))
-    table = Table("by", "to", "subject", "body", show_lines=True)
+    table = Table("by", "to", "subject", "body")
     for mail in messages["mails"]:
-        table.add_row("email", escape(mail["to"]), escape(mail["subject"]), escape(mail["body"]))
+        table.add_row("email", mail["to"], mail["subject"], mail["body"])
     for sms in messages["sms"]:
-        table.add_row("phone", escape(sms["to"]), "", escape(sms["text"]))
-    console.out.print(table)
+        table.add_row("phone", sms["to"], "", sms["text"])
+    console.show(table)
 
 
 def _ask(aws: str) -> dict[str, list[dict[str, str]]]:

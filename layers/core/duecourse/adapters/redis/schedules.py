@@ -147,9 +147,8 @@ class RedisSchedules(RedisLedger):
         found: dict[str, None] = {}
         place: Sequence[Any] = (0, "")
         while place:
-            _, place, names = self._verbs.run(
-                "schedules", shard, [TENANT], (*walk_terms("due", *place, Wanted()), tenant)
-            )
+            terms = (*walk_terms("due", place[0], place[1], Wanted()), tenant)
+            _, place, names = self._verbs.run("schedules", shard, [TENANT], terms)
             found |= dict.fromkeys(name.decode() for name in names)
         return [*found]
 
