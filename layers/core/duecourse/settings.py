@@ -238,8 +238,7 @@ class Settings:
     base_path: Annotated[
         str,
         written_as(BASE_PATH, "must be a path without a slash at its end, such as /jobs"),
-        "Path before those of the HTTP API, such as /jobs. It is for gateways whose one route takes every path: a load "
-        "balancer, a function URL, `$default`.",
+        "Path before those of the HTTP API, such as /jobs, behind a gateway whose one route takes every path.",
     ] = ""
     tenant_quotas: Annotated[
         dict[str, Quotas],

@@ -1,8 +1,9 @@
 """Requests of API Gateway, function URLs and load balancers, read as one form, and the answers in the form of each.
 
-The form is payload 2.0 of API Gateway at the stage $default: the path has neither stage nor base path. Sources are four
-pages of AWS: "Create AWS Lambda proxy integrations for HTTP APIs", "Lambda proxy integrations in API Gateway", "Invoking
-Lambda function URLs", "Use Lambda functions as targets of an Application Load Balancer".
+The form is payload 2.0 of API Gateway at the stage $default: the path has neither stage nor base path. Sources of
+the forms are pages of AWS: "Create AWS Lambda proxy integrations for HTTP APIs" and "Lambda proxy integrations in API
+Gateway". "Invoking Lambda function URLs" and "Use Lambda functions as targets of an Application Load Balancer" have the
+others.
 """
 
 import re
