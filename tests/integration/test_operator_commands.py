@@ -209,6 +209,21 @@ def test_a_purge_counts_asks_and_deletes(place: Place) -> None:
     assert place.store.get("default", "a") is None
 
 
+def test_a_purge_that_finds_nothing_says_why_it_asks_nothing(place: Place) -> None:
+    bring(place.store, "scheduled")
+    for words, said in (
+        (("purge", "default", "--state", "done"), "no done task in queue default: nothing to purge"),
+        (("purge", "default", "--state", "dead", "--kind", "x"), "no dead task of that kind in queue default: nothing"),
+        (("cancel", "--group", "g"), "no task of that group in queue default: nothing to cancel"),
+    ):
+        for option in ((), ("--dry-run",), ("--yes",)):
+            done = place.run(*words, *option, event="n\n")
+            assert (done.exit_code, done.stdout.startswith(said)) == (0, True), done.stdout
+    done = place.run("purge", "defualt", "--state", "done", event="n\n")
+    assert (done.exit_code, done.stdout.strip()) == (0, "no done task in queue defualt: nothing to purge")
+    assert "there is no queue defualt: did you mean default?" in done.stderr
+
+
 def in_a_terminal(answer: str, *words: str) -> subprocess.CompletedProcess[str]:
     """A command whose standard input is a terminal, in which somebody types."""
     keyboard, terminal = pty.openpty()
@@ -594,7 +609,14 @@ def test_exit_codes_and_the_one_line_of_an_error(place: Place) -> None:
         (("move", "a"), 2, "due_at"),
         (("add", "nonsense"), 2, "kind"),
         (("limits", "default", "colour=red"), 2, "sets nothing"),
-        (("limits", "fresh", "max_running=3"), 1, "there is no queue fresh: add --create to make it"),
+        (("limits", "fresh", "max_running=3"), 1, "there is no queue fresh: duecourse limits fresh --create makes it"),
+        (("pause", "nope"), 1, "there is no queue nope: duecourse limits nope --create makes it"),
+        (
+            ("resume", "defualt"),
+            1,
+            "there is no queue defualt: did you mean default? (duecourse limits defualt --create",
+        ),
+        (("show", "--queue", "defualt"), 1, "there is no queue defualt: did you mean default? ("),
         (("add", "report", "--payload", "{bad"), 2, "--payload: must be JSON, or @FILE with JSON in it"),
         (("add", "report", "--more", "[1]"), 2, "--more: must be a JSON object"),
         (("schedules", "add", "report", "--more", "7"), 2, "--more: must be a JSON object"),

@@ -65,12 +65,14 @@ class TaskNotFound(DuecourseError):
 
     code = "task-not-found"
 
-    def __init__(self, id: str = "", queue: str = "", tenant: str = "", what: str = "task") -> None:
+    def __init__(self, id: str = "", queue: str = "", tenant: str = "", what: str = "task", near: str = "") -> None:
         self.id = id
         self.queue = queue
         self.tenant = tenant
+        self.near = near
         whose = f" of tenant {tenant}" if tenant.strip("-") else ""  # a caller without a tenant is "-"
-        super().__init__(f"Queue {queue} has no {what} {id}{whose}." if id else None)
+        hint = f" Did you mean {near}?" if near else ""
+        super().__init__(f"Queue {queue} has no {what} {id}{whose}.{hint}" if id else None)
 
 
 class QueueNotFound(DuecourseError):
@@ -78,11 +80,22 @@ class QueueNotFound(DuecourseError):
 
     code = "queue-not-found"
 
+    def __init__(
+        self, queue: str = "", near: str = "", advice: str = "nobody has added a task to it or created it"
+    ) -> None:
+        self.queue = queue
+        self.near = near
+        hint = f" Did you mean {near}?" if near else ""
+        super().__init__(f"Queue {queue} does not exist: {advice}.{hint}" if queue else None)
+
 
 class QueryNotFound(DuecourseError):
     """The query does not exist: nobody has sent it, or its answer has expired."""
 
     code = "query-not-found"
+
+    def __init__(self, id: str = "") -> None:
+        super().__init__(f"Query {id} does not exist: nobody has sent it, or its answer has expired." if id else None)
 
 
 class QueryFailed(DuecourseError):

@@ -253,8 +253,7 @@ class Settings:
     base_path: Annotated[
         str,
         written_as(BASE_PATH, "must be a path without a slash at its end, such as /jobs"),
-        "Path before those of the HTTP API where a load balancer, a function URL or one route for all paths leads to "
-        "it, such as /jobs.",
+        "Path before those of the HTTP API, such as /jobs, behind a gateway whose one route takes every path.",
     ] = ""
     tenant_quotas: Annotated[
         dict[str, Quotas],

@@ -86,7 +86,11 @@ PROBLEM = {
         "reason": {"type": "string", "description": "State of the task that prevents the request; with 409 only."},
         "quota": {"type": "string", "description": "Name of the quota that is used up (429) or too small (422)."},
         "task": {"type": "string", "description": "Id of the query and of its task; with 502 only."},
-        "queue": {"type": "string", "description": "Queue of that task; with 502 only."},
+        "queue": {
+            "type": "string",
+            "description": "Queue of that task (502), or unknown queue (404).",
+        },
+        "near": {"type": "string", "description": "Known name that is most like the unknown one; with 404 only."},
         "errors": {
             "type": "array",
             "description": "Each wrong field; with 422 only.",
@@ -102,6 +106,7 @@ PROBLEM = {
     },
 }
 EXAMPLES: dict[Rejection, DuecourseError] = {
+    errors.QueueNotFound: errors.QueueNotFound("defualt", "default"),
     problems.RoleMissing: problems.RoleMissing("operator", "arn:aws:iam::123456789012:user/shop", ["caller"]),
     errors.InvalidInput: errors.InvalidInput(
         [errors.FieldError("delay", "must be a duration such as 5m, PT5M or 300 (seconds)")]

@@ -37,13 +37,23 @@ def unknown_field(name: object, known: Iterable[str]) -> str:
 
 def near_name(word: object, known: Iterable[str]) -> str:
     """Ending of an error on an unknown name: `: priority?`, or "" if no known name is near."""
-    if not isinstance(word, str) or not 0 < len(word) <= MAX_NAME:
-        return ""
+    near = nearest(word, known) if isinstance(word, str) else ""
+    return f": {near}?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known name that is most like this one, "" for none."""
+    return next(iter(alike(word, known)), "")
+
+
+def alike(word: str, known: Iterable[str]) -> list[str]:
+    """Every known name that is like this one, the likest first."""
+    if not 0 < len(word) <= MAX_NAME:
+        return []
     from difflib import get_close_matches  # for wrong names alone: a cold start does without
 
     spelled = {name.lower(): name for name in known}
-    found = get_close_matches(word.lower(), spelled, 1, LIKE)
-    return f": {spelled[found[0]]}?" if found else ""
+    return [spelled[name] for name in get_close_matches(word.lower(), spelled, len(spelled) or 1, LIKE)]
 
 
 def wrong_duration(text: str) -> str:

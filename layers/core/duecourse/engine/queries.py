@@ -131,7 +131,7 @@ class Queries:
         """Status of one query. Raises QueryNotFound, StoreUnavailable and ResultsUnavailable."""
         _, found = self._look(id, tenant)
         if found is None:
-            raise QueryNotFound
+            raise QueryNotFound(id)
         return found
 
     def _is_young(self, known: Known, max_age_ms: int) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from duecourse.domain.batches import cut, grouped
 from duecourse.domain.lateness import added_up, quantile
+from duecourse.domain.near import alike
 from duecourse.domain.queues import QueueChanges, QueueSettings, QueueStatus, ShardStatus, Stats
 from duecourse.domain.task import Shard
 from duecourse.errors import QueueNotFound, StoreMisused
@@ -14,8 +15,8 @@ from duecourse.ports.queues import QueueStore
 
 log = logging.getLogger("duecourse.queues")
 
-UNKNOWN = "The queue does not exist: add a task to it, or set it with `create` true."
-"""Detail for who sets a queue that is not there."""
+ADVICE = "add a task to it, or set it with `create` true"
+"""Advice to a caller who sets a queue that is not there."""
 
 MOST = 200
 """Number of shards that are read at a time."""
@@ -49,7 +50,7 @@ class Queues:
         shards = [shard for shard in self._store.shards() if shard.queue == queue]
         stats = [_known(one) for one in self._stats(shards, tenant)]
         if not shards or _is_foreign(stats, tenant):
-            raise QueueNotFound
+            raise QueueNotFound(queue, self._near(queue, tenant))
         [settings], late = self._store.settings_of([queue]), self._lateness(shards, tenant)
         seen = _view(queue, settings, shards, stats, late)
         return replace(seen, dead_by_tenant=self._store.dead_by_tenant(shards)) if owners else seen
@@ -60,9 +61,24 @@ class Queues:
         Raises QueueNotFound, InvalidInput and StoreUnavailable.
         """
         if not (create or any(shard.queue == queue for shard in self._store.shards())):
-            raise QueueNotFound(UNKNOWN)
+            raise QueueNotFound(queue, self._near(queue, None), ADVICE)
         self._store.configure(queue, changes)
         return self.get(queue)
+
+    def _near(self, queue: str, tenant: str | None) -> str:
+        """Name most like this one, "" for none; of a tenant, among those alone in which it has tasks."""
+        queues = grouped(self._store.shards(), lambda shard: shard.queue)
+        names = alike(queue, (name for name in queues if name != queue))
+        if tenant is None:
+            return next(iter(names), "")
+        # Whatever other names there are, the answer is the same: each that is like this one is looked at.
+        for some in cut(names, lambda name: len(queues[name]), most=MOST, max_bytes=MOST):
+            shards = [shard for name in some for shard in queues[name]]
+            answers = dict(zip(shards, self._stats(shards, tenant), strict=True))
+            for name in some:
+                if self._is_shown(name, [answers[shard] for shard in queues[name]], tenant):
+                    return name
+        return ""
 
     def _views(self, names: list[str], queues: Mapping[str, list[Shard]], tenant: str | None) -> Iterator[QueueStatus]:
         """Some queues, asked for together."""

@@ -5,6 +5,7 @@ from copy import copy
 from itertools import count, islice
 from typing import Any
 
+from duecourse.domain.near import nearest
 from duecourse.domain.notification import Notify, is_url
 from duecourse.domain.queues import Throttle
 from duecourse.domain.schedule import (
@@ -205,7 +206,7 @@ class Schedules:
     def delete(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> None:
         """Delete a schedule; its occurrences stay. Raises TaskNotFound."""
         if not self._store.drop_schedule(queue, id, tenant):
-            raise _absent(queue, id, tenant)
+            raise self._absent(queue, id, tenant)
 
     def run(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> str:
         """Add one occurrence now, beside the series; answers its id.
@@ -288,10 +289,14 @@ class Schedules:
         """Progress of a new series. One that starts now fires first after its first interval."""
         return self._course.begun(starting, Progress(), now + 1 if asked.rule.starts_at == AT_ADD else now)
 
+    def _absent(self, queue: str, id: str, tenant: str) -> TaskNotFound:
+        near = nearest(id, self._store.schedule_ids(queue, tenant))
+        return TaskNotFound(id, queue, tenant, what="schedule", near=near)
+
     def _kept(self, queue: str, id: str, tenant: str) -> Kept:
         kept = self._store.schedule(queue, id, tenant)
         if kept is None:
-            raise _absent(queue, id, tenant)
+            raise self._absent(queue, id, tenant)
         return kept
 
     def _brief(self, kept: Kept) -> ScheduleStatus:
@@ -360,7 +365,3 @@ def _reaching(rule: Rule, since: int) -> Rule:
     step = rule.repeat.every_ms if isinstance(rule.repeat, Every) else 1
     steps_back = (since - rule.starts_at) // step
     return replaced(rule, starts_at=max(rule.starts_at % step, rule.starts_at + steps_back * step))
-
-
-def _absent(queue: str, id: str, tenant: str) -> TaskNotFound:
-    return TaskNotFound(id, queue, tenant, what="schedule")

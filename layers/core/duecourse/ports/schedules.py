@@ -65,6 +65,9 @@ class ScheduleStore(Throttled, Protocol):
     def schedules(self, queue: str, after: str, limit: int, tenant: str = DEFAULT_TENANT) -> SchedulePage:
         """At most `limit` schedules of a tenant in a queue, by id, those after an id; no backfills."""
 
+    def schedule_ids(self, queue: str, tenant: str = DEFAULT_TENANT) -> list[str]:
+        """Ids of all schedules of a tenant in a queue, in no order; no backfills."""
+
     def drop_schedule(
         self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, generation: int | None = None
     ) -> bool:

@@ -64,7 +64,10 @@ class Api(APIGatewayHttpResolver):
     def unmatched(self) -> Response[Any]:
         """Answer to a request that no route takes: OPTIONS of a path. Raises NoSuchRoute and MethodNotAllowed."""
         method, path = served().method, self.current_event.path
-        allowed = {route.method for route in self._every if route.rule.match(path)}
+        matching = [route for route in self._every if route.rule.match(path)]
+        # A path of its own, such as /tasks/batch, has its own methods, though it might be an id too.
+        own = [route for route in matching if route.openapi_path == path] or matching
+        allowed = {route.method for route in own}
         if not allowed:
             raise NoSuchRoute(method, path, near_path(path, [route.openapi_path for route in self._every]))
         allowed |= {"OPTIONS", *(["HEAD"] if "GET" in allowed else [])}

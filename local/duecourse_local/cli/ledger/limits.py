@@ -11,13 +11,12 @@ from ...stack.problems import HarnessError
 from .. import console
 from . import fields
 from .command import Screen, on_ledger
-from .place import Document, Ledger, Rejected
+from .place import Document, Ledger
 from .show import show_queue
 
 NAMES = {one.name for one in SETTINGS}
 USUAL = "default"
 """Word for the value that a setting has where nobody set it."""
-MISSING = 404
 FLAGS = {"true": True, "false": False}
 
 
@@ -70,15 +69,8 @@ def limits(
         screen.answer(ledger.ask("GET", fields.queue_path(queue)), lambda found: show_queue(found["queue"]))
         return
     body = {**dict(map(_change, changes)), **({"create": True} if create else {})}
-    try:
-        answer = ledger.ask("PATCH", fields.queue_path(queue), body=body)
-    except Rejected as error:
-        raise error if create or error.status != MISSING else _missing(queue, error) from None
+    answer = ledger.ask("PATCH", fields.queue_path(queue), body=body)
     screen.answer(answer, lambda found: show_queue(found["queue"]))
-
-
-def _missing(queue: str, error: Rejected) -> Rejected:
-    return Rejected(error.status, {"detail": f"there is no queue {queue}: add --create to make it"})
 
 
 def _set(ledger: Ledger, screen: Screen, queue: str, body: Document, what: str) -> None:

@@ -1,6 +1,6 @@
 """`purge` and `cancel`: many tasks at once, counted before and asked for; or one task."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
@@ -8,7 +8,7 @@ from ...stack.problems import HarnessError
 from .. import console
 from . import fields
 from .command import Screen, agreed, on_ledger
-from .place import Document, Ledger
+from .place import Document, Ledger, Rejected
 
 STEP = 1_000
 """Number of tasks of one request: some milliseconds of the store's time in each of its steps."""
@@ -43,7 +43,7 @@ def purge(  # noqa: PLR0913, PLR0917 - one for each option
         duecourse purge imports --state scheduled --yes
     """
     body = fields.given(state=state, kind=kind, group=group, error=error, older_than=older_than)
-    _act(ledger, screen, ("purged", queue, "/purge", body), dry_run=dry_run, yes=yes)
+    _act(ledger, screen, _Many("purge", "purged", queue, body), dry_run=dry_run, yes=yes)
 
 
 @on_ledger
@@ -80,21 +80,53 @@ def cancel(  # noqa: PLR0913, PLR0917 - one for each option
         )
         return
     body = fields.given(group=group, kind=kind, error=error, state=state, force=force or None)
-    _act(ledger, screen, ("cancelled", queue, "/cancel", body), dry_run=dry_run, yes=yes)
+    _act(ledger, screen, _Many("cancel", "cancelled", queue, body), dry_run=dry_run, yes=yes)
 
 
-def _act(ledger: Ledger, screen: Screen, what: tuple[str, str, str, Document], *, dry_run: bool, yes: bool) -> None:
+class _Many(NamedTuple):
+    """A request about many tasks: its verb, the field of its answer, the queue and the filter."""
+
+    verb: str
+    done: str
+    queue: str
+    body: Document
+
+    @property
+    def path(self) -> str:
+        return fields.queue_path(self.queue, f"/{self.verb}")
+
+    @property
+    def nothing(self) -> str:
+        """Text where no task is found: no question is asked then."""
+        state = f"{self.body['state']} " if "state" in self.body else ""
+        given = [name for name in ("kind", "group", "error") if name in self.body]
+        of = f" of that {' and '.join(given)}" if given else ""
+        older = " that is old enough" if "older_than" in self.body else ""
+        return f"no {state}task{of}{older} in queue {self.queue}: nothing to {self.verb}"
+
+
+def _act(ledger: Ledger, screen: Screen, what: _Many, *, dry_run: bool, yes: bool) -> None:
     """Count the tasks, ask, then act on them request by request."""
-    done, queue, verb, body = what
-    path = fields.queue_path(queue, verb)
+    done, path, body = what.done, what.path, what.body
     count = _each(ledger, done, path, {**body, "dry_run": True}, None)
-    question, instead = f"{_tasks(count)} of queue {queue} will be {done}. Go on?", ", or --dry-run to count only"
-    if not dry_run and count and agreed(question, yes=yes, screen=screen, instead=instead):
+    if not count:
+        screen.answer({done: 0, "dry_run": dry_run}, lambda _: _show_nothing(ledger, what))
+        return
+    question, instead = f"{_tasks(count)} of queue {what.queue} will be {done}. Go on?", ", or --dry-run to count only"
+    if not dry_run and agreed(question, yes=yes, screen=screen, instead=instead):
         count = _each(ledger, done, path, body, count)
-    elif not dry_run and count:
+    elif not dry_run:
         raise typer.Exit(1)
-    text = f"{_tasks(count)} of queue {queue} {'would be ' if dry_run else ''}{done}"
+    text = f"{_tasks(count)} of queue {what.queue} {'would be ' if dry_run else ''}{done}"
     screen.answer({done: count, "dry_run": dry_run}, lambda _: console.say_line(text))
+
+
+def _show_nothing(ledger: Ledger, what: _Many) -> None:
+    console.say_line(what.nothing)
+    try:
+        ledger.ask("GET", fields.queue_path(what.queue))
+    except Rejected as error:  # a queue without tasks may be forgotten: that is no failure, and may be a slip
+        console.notice(str(error))
 
 
 def _each(ledger: Ledger, done: str, path: str, body: Document, total: int | None) -> int:

@@ -13,6 +13,8 @@ from duecourse.domain.schedule_file import Noted
 from ...stack import state
 from ...stack.problems import HarnessError
 
+URN = "urn:duecourse:problem:"
+"""Beginning of the type of each problem that the API answers."""
 Document = dict[str, Any]
 """An answer of the HTTP API."""
 Query = Mapping[str, str | None]
@@ -30,7 +32,21 @@ class Rejected(HarnessError):
         self.problem = problem
         errors = problem.get("errors") or ()
         fields = "; ".join(f"{one.get('field')}: {one.get('problem')}" for one in errors)
-        super().__init__(fields or str(problem.get("detail") or problem.get("title") or f"status {status}"))
+        said = fields or _in_words(problem) or problem.get("detail") or problem.get("title") or f"status {status}"
+        super().__init__(str(said))
+
+
+def _in_words(problem: Document) -> str:
+    """Advice of a problem in words of the command line; "" where those of HTTP serve as well."""
+    match str(problem.get("type")).removeprefix(URN), problem.get("queue"):
+        case "queue-not-found", str(queue):
+            made, near = f"duecourse limits {queue} --create makes it", problem.get("near")
+            return f"there is no queue {queue}: " + (f"did you mean {near}? ({made})" if near else made)
+        case "task-leased", _:
+            return "The task is running: try again after it settles, or give --force."
+        case "past-deadline", _:
+            return "The new due time is not before the deadline of the task: choose an earlier one."
+    return ""
 
 
 class Ledger(Protocol):

@@ -14,15 +14,13 @@ from duecourse.domain.access import Role
 from ...aws.access import chosen
 from ...aws.account import REGION
 from ...stack.problems import HarnessError
-from .place import Asked, Away, Document, Query, Rejected
+from .place import URN, Asked, Away, Document, Query, Rejected
 
 SERVICE = "execute-api"
 TIMEOUT_S = 30.0
 TENANT, TENANT_HEADER = "tenant", "X-Tenant"
 LIFETIME_S = 3_600.0
 REJECTS, MISSING, FAILS = 400, 404, 500
-OURS = "urn:duecourse:problem:"
-"""Beginning of the type of each problem that the API answers."""
 MESSAGE = "message"
 """Field of the answers that API Gateway gives by itself."""
 
@@ -89,7 +87,7 @@ class Remote:
             raise Away(f"{self.name} is not the HTTP API of duecourse: it answers {answer.status} without its JSON")
         if answer.status >= FAILS:
             raise Away(f"{self.name} answers {answer.status}: {found.get('detail') or found.get(MESSAGE)}")
-        if answer.status == MISSING and not str(found.get("type")).startswith(OURS):
+        if answer.status == MISSING and not str(found.get("type")).startswith(URN):
             raise Away(f"{self.name}: no duecourse API there, it answers 404")
         if answer.status >= REJECTS:
             raise Rejected(answer.status, {"detail": self._said(answer.status, found)} if MESSAGE in found else found)

@@ -72,13 +72,8 @@ class RedisSchedules(RedisLedger):
 
     def schedules(self, queue: str, after: str, limit: int, tenant: str = DEFAULT_TENANT) -> SchedulePage:
         """See ScheduleStore; all ids of the tenant are read, for the index is in the order of time."""
-        prefix = stored_schedule(tenant, "")
-        names = {
-            name.removeprefix(prefix): shard
-            for shard in self._sharding.every(queue)
-            for name in self._names(shard, tenant)
-        }
-        chosen = nsmallest(limit + 1, (id for id in names if id > after and MARK not in id))
+        names, prefix = self._shards_by_id(queue, tenant), stored_schedule(tenant, "")
+        chosen = nsmallest(limit + 1, (id for id in names if id > after))
         shown, more = chosen[:limit], len(chosen) > limit
         schedules: dict[str, Kept] = {}
         for shard in dict.fromkeys(names[id] for id in shown):
@@ -86,6 +81,19 @@ class RedisSchedules(RedisLedger):
             found = _readable(shard.queue, self._scheduled(shard, own))
             schedules |= {kept.schedule.id: kept for kept in found.values() if kept}
         return SchedulePage([schedules[id] for id in shown if id in schedules], shown[-1] if more else "")
+
+    def schedule_ids(self, queue: str, tenant: str = DEFAULT_TENANT) -> list[str]:
+        """See ScheduleStore."""
+        return list(self._shards_by_id(queue, tenant))
+
+    def _shards_by_id(self, queue: str, tenant: str) -> dict[str, Shard]:
+        prefix = stored_schedule(tenant, "")
+        return {
+            id: shard
+            for shard in self._sharding.every(queue)
+            for name in self._names(shard, tenant)
+            if MARK not in (id := name.removeprefix(prefix))
+        }
 
     def drop_schedule(
         self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, generation: int | None = None

@@ -1,8 +1,9 @@
 """Requests of API Gateway, function URLs and load balancers, read as one form, and the answers in the form of each.
 
-The form is payload 2.0 of API Gateway at the stage $default: the path has neither stage nor base path. Sources, of AWS:
-"Create AWS Lambda proxy integrations for HTTP APIs", "Lambda proxy integrations in API Gateway" (REST APIs), "Invoking
-Lambda function URLs" and "Use Lambda functions as targets of an Application Load Balancer".
+The form is payload 2.0 of API Gateway at the stage $default: the path has neither stage nor base path. Sources of
+the forms are pages of AWS: "Create AWS Lambda proxy integrations for HTTP APIs" and "Lambda proxy integrations in API
+Gateway". "Invoking Lambda function URLs" and "Use Lambda functions as targets of an Application Load Balancer" have the
+others.
 """
 
 import re
@@ -37,7 +38,7 @@ class GatewayRequest(NamedTuple):
 def read_request(event: Json, base_path: str = "") -> GatewayRequest:
     """The request in an event. Raises InvalidInput, with the event's sender or the wrong field, where there is none.
 
-    `base_path` is what stands before the paths of the API where its gateway has one route for all of them.
+    `base_path` is left out of the path where a gateway has one route for all paths.
     """
     context = event.get("requestContext") if isinstance(event, Mapping) else None
     if isinstance(event, Mapping) and isinstance(context, Mapping):
@@ -52,7 +53,7 @@ def read_request(event: Json, base_path: str = "") -> GatewayRequest:
 
 
 def _of_payload_2(event: Mapping[str, Any], context: Mapping[str, Any], base_path: str) -> Event:
-    """Of an HTTP API or a function URL."""
+    """Request of an HTTP API or a function URL."""
     http = _table(context, "http", "requestContext.")
     stage, route = context.get("stage"), str(event.get("routeKey") or DEFAULT).rpartition(" ")[2]
     path = _path(route, _table(event, "pathParameters"), _text(event, "rawPath"), stage, base_path)
@@ -68,7 +69,7 @@ def _of_payload_2(event: Mapping[str, Any], context: Mapping[str, Any], base_pat
 
 
 def _of_payload_1(event: Mapping[str, Any], context: Mapping[str, Any], base_path: str) -> Event:
-    """Of a REST API, or of an HTTP API with payload 1.0."""
+    """Request of a REST API, or of an HTTP API with payload 1.0."""
     headers, query = _joined(_pairs(event, "Headers"), str.lower), _pairs(event, "QueryStringParameters")
     # A REST API hands binary bodies on only if it is configured to: nothing may be compressed for it.
     headers.pop("accept-encoding", None)
@@ -78,7 +79,7 @@ def _of_payload_1(event: Mapping[str, Any], context: Mapping[str, Any], base_pat
 
 
 def _of_balancer(event: Mapping[str, Any], context: Mapping[str, Any], base_path: str) -> Event:
-    """Of an Application Load Balancer, which hands on path and query as they were sent."""
+    """Request of an Application Load Balancer, which hands on path and query as they were sent."""
     headers, query = _joined(_pairs(event, "Headers"), str.lower), _pairs(event, "QueryStringParameters")
     path = _without(base_path, _text(event, "path"))
     # Nobody verified a caller: the headers x-amzn-oidc-… are the client's own wherever a listener's rule has no login.
@@ -196,13 +197,13 @@ def _payload_1_answer(answer: Answer) -> Answer:
 
 
 def _many_values(answer: Answer) -> Answer:
-    """For a load balancer whose target group has multi-value headers."""
+    """Answer to a load balancer whose target group has multi-value headers."""
     status = answer["statusCode"]
     return {**_payload_1_answer(answer), "statusDescription": f"{status} {HTTPStatus(status).phrase}"}
 
 
 def _one_value(answer: Answer) -> Answer:
-    """For a load balancer that takes one value for each header."""
+    """Answer to a load balancer that takes one value for each header."""
     many = _many_values(answer)
     headers = {name: values[0] for name, values in many.pop("multiValueHeaders").items()}
     return {**many, "headers": headers}

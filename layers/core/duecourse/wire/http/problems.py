@@ -125,8 +125,16 @@ STATUS: dict[type[BaseException], int] = {
     errors.StoreUnavailable: 503,
     errors.ResultsUnavailable: 503,
 }
+
+
+def _near(error: errors.TaskNotFound | errors.QueueNotFound) -> dict[str, Any]:
+    return {"near": error.near} if error.near else {}
+
+
 MEMBERS: dict[type[DuecourseError], Callable[[Any], dict[str, Any]]] = {
     Conflict: lambda error: {"reason": error.reason},
+    errors.TaskNotFound: _near,
+    errors.QueueNotFound: lambda error: {**({"queue": error.queue} if error.queue else {}), **_near(error)},
     errors.QueryFailed: lambda error: {"task": error.id, "queue": error.queue},
     RoleMissing: lambda error: {"role": error.role} if error.role else {},
     errors.QuotaExceeded: lambda error: {"quota": error.quota},
