@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from duecourse.domain.spoken import counted
-from duecourse.domain.times import format_duration, parse_duration
+from duecourse.domain.times import format_duration, parse_rate
 
 from ...stack.problems import HarnessError
 from .. import console
@@ -61,7 +61,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one for each option
         answer = ledger.ask("POST", fields.task_path(id, "/replay"), {"queue": queue})
         tasks, text = [answer["task"]], ""
     else:
-        asked = Asked(ledger, queue, fields.given(kind=kind, error=error), fields.rate_of(rate), limit, dry_run)
+        asked = Asked(ledger, queue, fields.given(kind=kind, error=error), rate, limit, dry_run)
         answer = asked.answer(with_tasks=screen.as_json or verbose or not dry_run)
         tasks, text = answer["tasks"], asked.text(answer["replayed"])
         if verbose and not screen.as_json:
@@ -78,12 +78,13 @@ class Asked:
     """A replay of a queue's dead tasks by requests of a bounded size, which keep one rate together."""
 
     def __init__(
-        self, ledger: Ledger, queue: str, wanted: Document, rate: Document | None, limit: int | None, dry_run: bool
+        self, ledger: Ledger, queue: str, wanted: Document, rate: str | None, limit: int | None, dry_run: bool
     ) -> None:
         self._ledger = ledger
         self._queue = queue
         self._wanted = wanted
         self._rate = rate
+        self._count, self._per_ms = _read_rate(rate) if rate else (1, 0)
         self._dry_run = dry_run
         found = groups_of(ledger, queue, wanted)
         self._all = found["tasks"]
@@ -116,7 +117,7 @@ class Asked:
         return {**self._wanted, **body, "limit": min(MOST, self._total - done), "dry_run": self._dry_run}
 
     def _spread_ms(self, count: int) -> int:
-        return count * parse_duration(self._rate["per"]) // self._rate["count"] if self._rate else 0
+        return count * self._per_ms // self._count
 
     def text(self, replayed: int) -> str:
         """The replay in one line."""
@@ -129,6 +130,17 @@ class Asked:
             text += f", of {self._all:,}"
         spread_ms = self._spread_ms(replayed)
         return f"{text}; drained in about {words.short(spread_ms)}" if spread_ms >= 1_000 else text
+
+
+def _read_rate(text: str) -> tuple[int, int]:
+    """Count and milliseconds of `--rate`. Raises HarnessError."""
+    try:
+        count, per_ms = parse_rate(text)
+    except ValueError as error:
+        raise HarnessError(f"--rate: {error}") from error
+    if not count:
+        raise HarnessError("--rate: must be at least 1 task in a time")
+    return count, per_ms
 
 
 def _show_ends(followed: Followed, screen: Screen, answer: Document) -> None:
