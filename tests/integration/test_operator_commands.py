@@ -273,7 +273,7 @@ def test_top_looks_at_queues_and_at_what_runs_and_died(place: Place) -> None:
 
 
 def test_top_stays_until_ctrl_c_or_until_the_store_is_gone(server: RedisServer, tmp_path: Path) -> None:
-    words = ("top", "--every", "0.5", "--store", server.url, "--stack", str(tmp_path))
+    words = ("top", "--every", "500ms", "--store", server.url, "--stack", str(tmp_path))
     for end, code in ((lambda process: process.send_signal(signal.SIGINT), 0), (lambda _: server.stop(), 3)):
         keyboard, terminal = pty.openpty()
         program = (sys.executable, "-m", "local", *words)

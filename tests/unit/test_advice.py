@@ -5,10 +5,13 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from duecourse.adapters.calendar.cron_fields import DAY, HOUR, MINUTE, MONTH, WEEKDAY, Field, numbers
-from duecourse.domain.schedule import Every
-from duecourse.domain.times import parse_duration
+from duecourse.domain.schedule import Cron, Every
+from duecourse.domain.times import parse_duration, parse_rate
+from duecourse.wire.http.fields import field_errors
+from duecourse.wire.http.kinds import check_payload
 from tests.support.calendars import days, local_times, problems, rule
 
 FIELDS = st.sampled_from([MINUTE, HOUR, DAY, MONTH, WEEKDAY])
@@ -92,9 +95,6 @@ def test_no_form_is_advised_where_it_would_mean_another_time(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["CRON_TZ", "TZ"])
 def test_a_zone_in_an_expression_is_advised_as_a_field(name: str) -> None:
-    # The rule of the tests takes an equals sign for a recurrence rule.
-    from duecourse.domain.schedule import Cron
-
     [problem] = problems(rule(Cron(f"{name}=Europe/Vienna 0 9 * * *"))).values()
     assert advice(problem) == "0 9 * * * and the zone in time_zone"
     assert local_times(rule("0 9 * * *", "Europe/Vienna"), count=1) == ["2026-01-01T09:00:00+01:00"]
@@ -111,3 +111,50 @@ def test_a_rule_of_seconds_is_advised_as_an_interval(interval: str, second: str)
     found = re.search(r'\{"every": "(.*)"\}', followed(f"FREQ=SECONDLY{interval}"))
     assert found
     assert second in local_times(rule(Every(parse_duration(found[1]))), count=2)[1]
+
+
+def url_problem(url: str) -> str:
+    """The problem of an address in a payload, or ""."""
+    try:
+        check_payload("webhook", {"url": url})
+    except ValidationError as error:
+        [found] = field_errors(error.errors())
+        return found.problem
+    return ""
+
+
+@pytest.mark.parametrize("host", ["api.example.com/x", "localhost:3000/health", "10.0.0.7", "a.example?token=1"])
+def test_an_address_without_its_scheme_is_advised_to_have_one(host: str) -> None:
+    assert url_problem(host) == "must be an http or https URL: begin with https://"
+    assert url_problem(f"https://{host}") == ""
+
+
+@pytest.mark.parametrize(("mark", "escape"), [(" ", "%20"), ("\\", "%5C")])
+def test_an_address_with_a_blank_or_a_backslash_is_advised_to_escape_it(mark: str, escape: str) -> None:
+    assert url_problem(f"https://a.example/b{mark}c").endswith("write blanks and backslashes with escapes, such as %20")
+    assert url_problem(f"https://a.example/b{escape}c") == ""
+
+
+@pytest.mark.parametrize("url", ["ftp://a.example", "hunter2", "", "https://", "//a.example"])
+def test_no_form_is_advised_for_an_address_that_may_mean_anything(url: str) -> None:
+    assert url_problem(url) == "must be an http or https URL"
+
+
+@pytest.mark.parametrize("zone", ["Europe/Wien", "europe/vienna", "America/NewYork", "Asia/Calcuta"])
+def test_a_near_time_zone_is_advised_by_a_name_that_is_known(zone: str) -> None:
+    advised = problems(rule("0 9 * * *", zone))["time_zone"].rpartition(": ")[2].removesuffix("?")
+    assert problems(rule("0 9 * * *", advised)) == {}
+
+
+@pytest.mark.parametrize("written", ["P1M", "P1Y", "P1Y2M", "pt5m", "5 min", "1 hour 30 minutes", ".5", "1,5h", "1mo"])
+def test_the_advice_on_a_duration_is_a_duration(written: str) -> None:
+    with pytest.raises(ValueError, match=": write ") as rejected:
+        parse_duration(written)
+    assert parse_duration(advice(str(rejected.value))) > 0
+
+
+@pytest.mark.parametrize("written", ["10/sec", "10 per minute", "10 / h", "5/Days"])
+def test_the_advice_on_a_rate_is_a_rate(written: str) -> None:
+    with pytest.raises(ValueError, match=": write ") as rejected:
+        parse_rate(written)
+    assert parse_rate(advice(str(rejected.value)))[0] == int(written.split(maxsplit=1)[0].partition("/")[0])

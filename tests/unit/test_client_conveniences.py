@@ -2,13 +2,13 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI
 
 from duecourse import AsyncClient, Client, Problem, errors, problem_of, to_datetime
 from duecourse.adapters.embedded.store import MemoryStore
@@ -17,8 +17,10 @@ from duecourse.domain.values import replaced
 from duecourse.settings import Settings
 from duecourse.testing import Duecourse
 from tests.support.clock import START
+from tests.support.source import ROOT
 from tests.support.wired import wired_with
 
+PAGE = ROOT / "docs" / "reference" / "python.md"
 PAYLOAD = {"month": "2026-09"}
 
 
@@ -74,13 +76,12 @@ def test_the_error_of_a_good_task_is_empty_text(client: Client) -> None:
 
 
 def app_of(client: Client) -> FastAPI:
-    """An API of a program, with the handler of the page."""
-    app = FastAPI()
-
-    @app.exception_handler(errors.DuecourseError)
-    async def rejected(_: Request, error: errors.DuecourseError) -> JSONResponse:
-        problem = problem_of(error)
-        return JSONResponse(problem.document, problem.status, problem.headers, "application/problem+json")
+    """An API of a program: the app and the handler of the page on the client."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    [code] = [block for block in blocks if "exception_handler" in block]
+    names: dict[str, Any] = {}
+    exec(compile(code, PAGE.name, "exec"), names)  # noqa: S102 - our own page
+    app: FastAPI = names["app"]
 
     @app.post("/reports/{id}")
     def add(id: str, delay: str) -> dict[str, str]:

@@ -127,7 +127,7 @@ def test_an_unknown_name_in_settings_is_rejected_with_the_near_one(
     assert found(call)[field].endswith(ending)
 
 
-def test_an_unknown_field_in_a_file_of_schedules_is_rejected_with_the_near_one() -> None:
+def test_an_unknown_field_of_a_schedule_file_names_the_near_one() -> None:
     file = parse_file(json.dumps({"number": 1, "schedules": [SCHEDULE | {"catchup": "1h", "missed": "lates"}]}))
     assert {one.field: one.problem.rpartition(": ")[2] for one in file.problems} == {
         "a.catchup": "catch_up?",

@@ -27,7 +27,7 @@ from duecourse.wire.http.tasks import AddTask
 from duecourse.wire.http.usual import usual
 from duecourse.wire.settings.watches import WatchSetting
 from duecourse_local.cli.client import duration as option
-from duecourse_local.cli.stack.token import _seconds
+from duecourse_local.cli.client import seconds
 
 WORK = {"kind": "report", "payload": {}}
 STORE = {"DUECOURSE_STORE": "memory://"}
@@ -74,7 +74,7 @@ DOORS: dict[str, Callable[[str], int | None]] = {
         WatchSetting.model_validate({"pattern": "a-{b}", "kind": "report", "window": text}).window_ms
     ),
     "option": _option,
-    "lifetime of a token": lambda text: round(_seconds(text) * 1000),
+    "option in seconds": lambda text: round(seconds(text) * 1000),
 }
 
 

@@ -52,6 +52,14 @@ def duration(text: str) -> str:
     return text
 
 
+def seconds(value: str | float) -> float:
+    """Seconds of an option that is a duration; of its default too. Raises typer.BadParameter."""
+    try:
+        return parse_duration(value) / 1000
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 class Invoked(NamedTuple):
     """Result of an invoke: the payload as text, the function's error if any, the time in milliseconds."""
 

@@ -8,7 +8,6 @@ from functools import lru_cache
 from jmespath.parser import Parser
 
 from duecourse.domain.expression import MAX_LENGTH, problem_of_tree
-from duecourse.domain.expression_text import problem_of_text
 from duecourse.domain.task import Json
 from duecourse.kinds.expression_meter import DoesNotFit, Meter
 from duecourse.kinds.expression_parts import Part, part_of
@@ -32,6 +31,8 @@ def compiled(expression: str) -> Part:
         parsed = parse(expression).parsed
         problem = problem_of_tree(parsed)
     except (ValueError, RecursionError) as error:  # all of jmespath's own are ValueErrors
+        from duecourse.domain.expression_text import problem_of_text  # for wrong ones alone
+
         problem = problem_of_text(expression, error, parse)
     finally:
         Parser.purge()  # it keeps 512 expressions, each of which may take 200 KB

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from .. import console
+from ..client import seconds
 from ..table import Table
 from . import fields, words
 from .command import Screen, on_ledger
@@ -18,17 +19,32 @@ from .listing import queue_table
 from .place import Document, Ledger
 
 SHOWN = ("leased", "dead")
+LEAST_S = 0.5
 MOST_QUEUES = 20
 """Number of queues whose tasks are asked for: each look costs two requests a queue."""
 MOST_TASKS = 10
 """Number of tasks of each state that one look shows."""
 
 
+def _calm(every: float) -> float:
+    if every < LEAST_S:
+        raise typer.BadParameter(f"must be at least {LEAST_S:g} seconds")
+    return every
+
+
 @on_ledger
 def top(
     ledger: Ledger,
     screen: Screen,
-    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.5)] = 2.0,
+    every: Annotated[
+        float,
+        typer.Option(
+            help="Time between two looks, such as 2s or seconds; at least half a second.",
+            metavar="DURATION",
+            parser=seconds,
+            callback=_calm,
+        ),
+    ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
 ) -> None:
     """Show the queues, their lateness, the tasks that run and those that died, until Ctrl-C.

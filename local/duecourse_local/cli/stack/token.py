@@ -5,8 +5,6 @@ from typing import Annotated
 import typer
 
 from duecourse.domain.access import Role
-from duecourse.domain.times import parse_duration
-from duecourse.errors import InvalidInput
 from duecourse.wire.settings.variables import NAME, WRONG_NAME
 
 from ...aws.access import chosen
@@ -18,13 +16,6 @@ def _tenant(name: str) -> str:
     if name and not NAME.fullmatch(name):
         raise typer.BadParameter(WRONG_NAME)
     return name
-
-
-def _seconds(text: str) -> float:
-    try:
-        return parse_duration(text) / 1000
-    except (ValueError, InvalidInput) as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 Tenant = Annotated[str, typer.Option(help="Tenant, in the claim org_id; empty for none.", callback=_tenant)]
@@ -52,7 +43,7 @@ def token(
 
         duecourse token --role operator --subject ops
     """
-    lifetime_s = _seconds(lifetime)
+    lifetime_s = client.seconds(lifetime)
     with console.problems_shown():
         made = chosen.tokens(folder).issue(subject, tenant, roles or [Role.CALLER], lifetime_s)
     typer.echo(made)

@@ -1,7 +1,6 @@
 """`up`: start everything and stay until Ctrl-C."""
 
 import json
-import math
 import os
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ from ...stack.guard import NAME
 from ...stack.options import Clock, Egress, Options, Precision, Secrets
 from ...stack.sockets import MAX_PORT
 from .. import console, screen
+from ..client import seconds
 from ..staying import stay, until_stopped
 
 SHORTEST_TICK_S = 0.1
@@ -35,7 +35,7 @@ HINTS = {
 
 
 def _sensible(tick: float | None) -> float | None:
-    if tick is None or tick == 0 or SHORTEST_TICK_S <= tick < math.inf:
+    if tick is None or tick == 0 or tick >= SHORTEST_TICK_S:
         return tick
     raise typer.BadParameter(f"must be 0, or at least {SHORTEST_TICK_S} seconds")
 
@@ -52,7 +52,13 @@ LambdaPort = Annotated[int, typer.Option(help="The port of Lambda's Invoke API."
 AwsPort = Annotated[int, typer.Option(help="The AWS emulator's port.", min=0, max=MAX_PORT)]
 Tick = Annotated[
     float | None,
-    typer.Option(help="Seconds between ticks; 0 starts none.", show_default="as the template says", callback=_sensible),
+    typer.Option(
+        help="Time between ticks, such as 30s, PT30S or seconds; 0 starts none.",
+        metavar="DURATION",
+        parser=seconds,
+        show_default="as the template says",
+        callback=_sensible,
+    ),
 ]
 By = Annotated[Precision, typer.Option(help="Component that serves rings: none (tick), a lingering tick, or a bridge.")]
 NoBridge = Annotated[bool, typer.Option("--no-bridge", help="Short for --precision tick.")]

@@ -10,7 +10,6 @@ from pydantic import Field, StrictStr, model_validator
 from duecourse.domain.calls import RESERVED_PATTERN, is_reserved
 from duecourse.domain.credential import CONFLICT, NAME, WRONG_NAME
 from duecourse.domain.expression import MAX_LENGTH, problem_of_tree
-from duecourse.domain.expression_text import problem_of_text
 from duecourse.domain.polls import MIN_INTERVAL_MS
 from duecourse.domain.times import DAY_MS
 from duecourse.wire.http.fields import Checked, Duration, Strict, about, between, matching, reject_fields
@@ -35,10 +34,18 @@ def _url(value: str) -> str:
     except ValueError:
         fit = False
     if not fit or _UNFIT_FOR_URL.search(value):
-        raise ValueError("must be an http or https URL")
+        raise ValueError("must be an http or https URL" + _advice(value))
     if "@" in parts.netloc:
         raise ValueError("must not contain a user or a password: send a header over https")
     return value
+
+
+def _advice(value: str) -> str:
+    """Ending of the error on a text that is no URL. It shows no part of the text: an address may carry a secret."""
+    if _UNFIT_FOR_URL.search(value.strip()):
+        return ": write blanks and backslashes with escapes, such as %20"
+    is_host = re.match(r"(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+)(:[0-9]+)?([/?#]|$)", value)
+    return ": begin with https://" if is_host else ""
 
 
 @lru_cache(maxsize=1024)
@@ -75,6 +82,8 @@ def _problem_of(expression: str) -> str:
     try:
         return problem_of_tree(parse(expression).parsed)
     except (ValueError, RecursionError) as error:  # all of jmespath's own are ValueErrors
+        from duecourse.domain.expression_text import problem_of_text  # for wrong ones alone
+
         return problem_of_text(expression, error, parse)
     finally:
         Parser.purge()  # it keeps 512 expressions, each of which may take 200 KB
