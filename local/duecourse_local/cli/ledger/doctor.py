@@ -1,6 +1,7 @@
 """`doctor`: examine a ledger, its servers and its functions."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,8 @@ from ...stack import state
 from ...stack.addresses import named
 from .. import client, console
 
+SILENCE_S = 2.0
+"""Time after which a log, where no bar is drawn, gets a line of progress."""
 COLOURS = {Level.FINE: "green", Level.NOTE: "cyan", Level.WARNING: "yellow", Level.FAULT: "bold red"}
 
 
@@ -59,12 +62,17 @@ def doctor(
 def _findings(settings: Settings, folder: Path, *, with_targets: bool) -> Iterator[Finding]:
     with (
         client.redis_of(settings, "is not examined: only a ledger on Redis is") as redis,
-        console.bar(TextColumn("shards"), BarColumn(), MofNCompleteColumn()) as bar,
+        console.bar(TextColumn("shards"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")) as bar,
     ):
         exam = Examination(redis, settings.namespace, events=settings.events == "on")
         shown = bar.add_task("", total=exam.steps)
+        told = time.monotonic()
         for done, findings in exam.run():
-            bar.update(shown, completed=done)
+            text = f"{exam.looked:,} tasks and entries of indexes"
+            bar.update(shown, completed=done, description=text)
+            if bar.disable and time.monotonic() - told > SILENCE_S:
+                console.progress(f"{text} examined")
+                told = time.monotonic()
             yield from findings
     if with_targets and settings.targets:
         yield from targets.examine(settings.targets, settings.lease_ms, timeouts(folder))
