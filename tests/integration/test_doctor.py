@@ -6,6 +6,7 @@ import time
 import zoneinfo
 from collections.abc import Callable, Iterator
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from duecourse.domain.task import Shard
 from duecourse_local.doctor import targets, zones
 from duecourse_local.doctor.finding import Finding, Level
 from duecourse_local.doctor.ledger import Examination
-from tests.support.commands import run
+from tests.support.commands import in_this_process, run
 from tests.support.ledger import claim, new
 from tests.support.redis_server import REDIS, RedisServer, need
 
@@ -305,3 +306,22 @@ def test_the_command_tells_what_it_found_and_answers_by_its_exit_code(client: re
     [finding] = [one for one in json.loads(sick.stdout) if one["check"] == "eviction"]
     assert finding["level"] == "fault"
     assert "noeviction" in finding["fix"]
+
+
+def test_an_examination_tells_of_each_few_hundred_tasks_it_has_looked_at(client: redis.Redis) -> None:
+    RedisStore(client).add([new(f"t-{n}", delay_ms=MINUTES, group="g") for n in range(1_000)])
+    exam = Examination(client, "duecourse", events=True)
+    told = [exam.looked for _ in exam.run()]
+    assert told[-1] >= 3 * 1_000, "records, and entries of two indexes"
+    assert max(after - before for before, after in pairwise(told)) <= 500
+
+
+def test_a_long_examination_writes_its_progress_where_no_bar_is_drawn(
+    client: redis.Redis, server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    RedisStore(client).add([new(f"t-{n}", delay_ms=MINUTES) for n in range(1_000)])
+    monkeypatch.setattr("duecourse_local.cli.ledger.doctor.SILENCE_S", 0.0)
+    done = in_this_process("doctor", "--store", server.url, "--json")
+    told = [line for line in done.stderr.splitlines() if line.endswith("tasks and entries of indexes examined")]
+    assert len(told) > 4
+    assert json.loads(done.stdout)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 from typing import NamedTuple
 
 from duecourse.adapters.redis.keys import Keys
@@ -28,32 +29,33 @@ class Entry(NamedTuple):
 
 
 class Indexes:
-    """The indexes of one shard, which may be in use."""
+    """The indexes of one shard, which may be in use; `looked` is the number of records and entries looked at so far."""
 
     def __init__(self, scripts: Scripts, keys: Keys, tenants: Sequence[str]) -> None:
         self._scripts = scripts
         self._keys = keys
         self._tenants = tenants
+        self.looked = 0
 
-    def absent(self, scan: Scan, shard: Shard) -> list[str]:
-        """Stored ids of tasks that an index lacks, and each tenant that no turn will come to."""
-        found: list[str] = []
+    def absent(self, scan: Scan, shard: Shard) -> Iterator[list[str]]:
+        """Stored ids of tasks that an index lacks, a batch at a time, and each tenant that no turn will come to."""
         for batch in scan.batches(shard):
             items = [item for item in batch if not item.sid.endswith(SUCCESSOR)]
             for _ in range(LOOKS):
                 items = list(self._as_they_are(self._lacking(items)))
-            found += [item.sid for item in items]
-        return found + self._without_turn()
+            self.looked += len(batch)
+            yield [item.sid for item in items]
+        yield self._without_turn()
 
-    def orphans(self) -> list[Entry]:
-        """Entries of tasks that do not exist."""
+    def orphans(self) -> Iterator[list[Entry]]:
+        """Entries of tasks that do not exist, a batch at a time."""
         sets = [self._keys.leased, self._keys.done, self._keys.dead, *map(self._keys.due, self._tenants)]
         entries = (Entry(key, member, member) for key in sets for member in self._members(key))
         groups = self._members(self._keys.groups)
         of_groups = (Entry(self._keys.groups, member, member.partition("\0")[2]) for member in groups)
-        found = [*self._without_record(entries), *self._without_record(of_groups)]
-        there = self._scripts.read(*(("ZSCORE", one.key, one.member) for one in found)) if found else []
-        return [one for one, score in zip(found, there, strict=True) if score is not None]
+        for found in self._without_record(chain(entries, of_groups)):
+            there = self._scripts.read(*(("ZSCORE", one.key, one.member) for one in found)) if found else []
+            yield [one for one, score in zip(found, there, strict=True) if score is not None]
 
     def _lacking(self, items: Sequence[Item]) -> list[Item]:
         """The items of which an entry is absent."""
@@ -86,10 +88,11 @@ class Indexes:
         scores = self._scripts.read(*(("ZSCORE", one.key, one.member) for one in entries)) if entries else []
         return [one for one, score in zip(entries, scores, strict=True) if score is None]
 
-    def _without_record(self, entries: Iterator[Entry]) -> Iterator[Entry]:
-        for piece in pieces(list(entries), AT_A_TIME):
+    def _without_record(self, entries: Iterator[Entry]) -> Iterator[list[Entry]]:
+        while piece := list(islice(entries, AT_A_TIME)):
             records = self._scripts.command("HMGET", self._keys.tasks, *(entry.sid for entry in piece))
-            yield from (entry for entry, record in zip(piece, records, strict=True) if record is None)
+            self.looked += len(piece)
+            yield [entry for entry, record in zip(piece, records, strict=True) if record is None]
 
     def _without_turn(self) -> list[str]:
         places = (self._keys.ring, self._keys.heads, self._keys.parked)

@@ -24,6 +24,8 @@ TRACES = "ticks leave one each 10 minutes"
 class Examination:
     """One examination of one ledger, which changes nothing; `steps` is the number of its parts.
 
+    `looked` is the number of records and entries of indexes that it has looked at so far.
+
     `events` is False where bridges are set to use none. Raises StoreUnavailable.
     """
 
@@ -36,14 +38,17 @@ class Examination:
         self._tenants: dict[Shard, list[str]] = defaultdict(list)
         self._lost: list[Shard] = []
         self.steps = 1 + len(self._members)
+        self.looked = 0
 
     def run(self) -> Iterator[tuple[int, list[Finding]]]:
-        """The findings of each part, and the number of parts that are done."""
+        """The findings of each part, and the number of parts that are done; no findings after each batch of records."""
         self._look_at_keys()
         yield 1, [*self._servers(), *self._record(), *self._ticks()]
-        for done, (shard, count) in enumerate(self._members.items(), 2):
-            exam = ShardExam(self._scripts, self._namespace, shard, count, self._tenants[shard])
-            yield done, list(exam.run())
+        for done, (shard, count) in enumerate(self._members.items(), 1):
+            exam, before = ShardExam(self._scripts, self._namespace, shard, count, self._tenants[shard]), self.looked
+            for found in exam.run():
+                self.looked = before + exam.looked
+                yield done, found
 
     def _look_at_keys(self) -> None:
         """Find the due sets of each shard, and shards that are not on record."""

@@ -1,6 +1,7 @@
 """Checks of one shard: its number of shards, its version, its leases, its bell, its records and indexes."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from duecourse.adapters.redis.keys import hung_at, keys_of
 from duecourse.adapters.redis.layout import NEWEST, OLDEST
@@ -12,7 +13,7 @@ from duecourse.domain.spoken import counted, span
 from duecourse.domain.task import Shard
 
 from .finding import Finding, Level
-from .indexes import Indexes
+from .indexes import Entry, Indexes
 
 FIELDS = ("shards", "paused", "layout", "fence")
 PATIENCE_MS = 60_000
@@ -32,14 +33,32 @@ class ShardExam:
         self._shard = shard
         self._count = count
         self._keys = keys_of(namespace, shard)
+        self._indexes = Indexes(scripts, self._keys, tenants)
         self._tenants = tenants
 
-    def run(self) -> Iterator[Finding]:
-        """Findings on the shard. Raises StoreUnavailable."""
+    @property
+    def looked(self) -> int:
+        """Number of records and entries looked at so far."""
+        return self._indexes.looked
+
+    def run(self) -> Iterator[list[Finding]]:
+        """Findings on the shard, an empty list for each batch of records and entries. Raises StoreUnavailable."""
         values = self._scripts.command("HMGET", self._keys.meta, *FIELDS)
         meta = {name: value.decode() for name, value in zip(FIELDS, values, strict=True) if value}
-        for finding in (*self._reshard(meta), *self._version(meta), *self._work(meta), *self._records()):
-            yield finding._replace(place=str(self._shard))
+        yield self._here(self._reshard(meta), self._version(meta), self._work(meta))
+        scan = Scan(self._scripts, self._namespace, self._shard.queue)
+        absent: list[str] = []
+        for sids in self._indexes.absent(scan, self._shard):
+            absent += sids
+            yield []
+        orphans: list[Entry] = []
+        for entries in self._indexes.orphans():
+            orphans += entries
+            yield []
+        yield self._here(self._records(scan, absent, orphans))
+
+    def _here(self, *found: Iterator[Finding]) -> list[Finding]:
+        return [finding._replace(place=str(self._shard)) for finding in chain(*found)]
 
     def _reshard(self, meta: dict[str, str]) -> Iterator[Finding]:
         queue, recorded = self._shard.queue, meta.get("shards", str(self._count))
@@ -105,12 +124,7 @@ class ShardExam:
         first = self._scripts.command("ZRANGE", key, 0, 0)
         return int(self._scripts.command("ZSCORE", key, first[0]) or 0) if first else 0
 
-    def _records(self) -> Iterator[Finding]:
-        scan, indexes = (
-            Scan(self._scripts, self._namespace, self._shard.queue),
-            Indexes(self._scripts, self._keys, self._tenants),
-        )
-        absent, orphans = indexes.absent(scan, self._shard), indexes.orphans()
+    def _records(self, scan: Scan, absent: list[str], orphans: list[Entry]) -> Iterator[Finding]:
         if absent:
             yield Finding(Level.FAULT, "tasks without an entry", _some(absent), MEND)
         if orphans:

@@ -1,5 +1,6 @@
 """`doctor`: examine a ledger, its servers and its functions."""
 
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,8 @@ from ...stack.addresses import named
 from .. import client, console
 from ..table import Table
 
+SILENCE_S = 2.0
+"""Time after which a log, where no bar is drawn, gets a line of progress."""
 COLOURS = {Level.FINE: "green", Level.NOTE: "cyan", Level.WARNING: "yellow", Level.FAULT: "bold red"}
 
 
@@ -59,12 +62,17 @@ def doctor(
 def _findings(settings: Settings, folder: Path, *, with_targets: bool) -> Iterator[Finding]:
     with (
         client.redis_of(settings, "is not examined: only a ledger on Redis is") as redis,
-        console.bar(TextColumn("shards"), BarColumn(), MofNCompleteColumn()) as bar,
+        console.bar(TextColumn("shards"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")) as bar,
     ):
         exam = Examination(redis, settings.namespace, events=settings.events == "on")
         shown = bar.add_task("", total=exam.steps)
+        told = time.monotonic()
         for done, findings in exam.run():
-            bar.update(shown, completed=done)
+            text = f"{exam.looked:,} tasks and entries of indexes"
+            bar.update(shown, completed=done, description=text)
+            if bar.disable and time.monotonic() - told > SILENCE_S:
+                console.progress(f"{text} examined")
+                told = time.monotonic()
             yield from findings
     yield from zones.examine()
     if with_targets and settings.targets:

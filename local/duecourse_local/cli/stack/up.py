@@ -19,7 +19,7 @@ from ..staying import stay, until_stopped
 
 SHORTEST_TICK_S = 0.1
 LOG_TASKS = "DUECOURSE_LOG_TASKS"
-SHOWN = "DUECOURSE_STORE, REDIS_URL, or a redis-server started here"
+SHOWN = "DUECOURSE_STORE, REDIS_URL, or a Redis or Valkey started here"
 
 WITHOUT_PROJECT = """no project here: the stack has duecourse's functions alone
   for kinds of a worker of yours:  DUECOURSE_TARGETS='{"report": "worker"}' duecourse up
