@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 
 from ..template.model import Function
 from .invocation import Busy, limit_of, stopping
@@ -27,12 +28,12 @@ class Slots:
     @property
     def events(self) -> int:
         """Number of events that wait."""
-        return _waiting(self._events)
+        return len(self._events)
 
     @property
     def callers(self) -> int:
         """Number of callers that wait."""
-        return _waiting(self._callers)
+        return len(self._callers)
 
     async def take(self, within_s: float = 0.0, *, event: bool = False) -> None:
         """Take a slot, at once or within so many seconds. Raises Busy, and LambdaError when the stack stops."""
@@ -65,6 +66,8 @@ class Slots:
             async with asyncio.timeout(within_s):
                 await turn
         except BaseException as error:
+            with suppress(ValueError):  # it is out of the line where it was called
+                line.remove(turn)
             # The slot may have come in the same turn of the loop as the timeout or the cancellation.
             if turn.done() and not turn.cancelled() and not turn.exception():
                 self.give_back()
@@ -76,13 +79,9 @@ class Slots:
         return Busy(limit_of(self._function), throttled=self._function.reserved)
 
     def _turns(self) -> Iterator[Turn]:
-        """Take turns from the lines until both are empty; those that gave up are left out."""
+        """Take turns from the lines until both are empty; one that gives up in this turn of the loop is left out."""
         for line in (self._callers, self._events):
             while line:
                 turn = line.popleft()
                 if not turn.done():
                     yield turn
-
-
-def _waiting(line: Iterable[Turn]) -> int:
-    return sum(1 for turn in line if not turn.done())
