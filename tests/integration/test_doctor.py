@@ -78,7 +78,7 @@ def tables(tmp_path: Path) -> Iterator[Path]:
     zoneinfo.reset_tzpath()
 
 
-def test_time_zones_of_python_that_differ_from_those_of_schedules_are_named(tables: Path) -> None:
+def test_time_zones_of_python_that_differ_from_schedules_are_named(tables: Path) -> None:
     ours = tzdata.IANA_VERSION
     (tables / "tzdata.zi").write_text("# version 2025b\n# more\n")
     [one] = zones.examine()

@@ -12,6 +12,7 @@ from duecourse.domain.schedule import Fold, Gap
 SECOND = timedelta(seconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE_S = 60
+QUARTER_S = 900
 HOUR_S = 3_600
 DAY_S = 86_400
 MAX_SKIPPED = 1_000
@@ -67,7 +68,7 @@ def _passes(
         moment = origin + shown * SECOND  # its first pass, which counts by the distance before a change
         before, after = _seconds(moment), _seconds(moment.replace(fold=1))
         if before < after:
-            at = _change(zone, shown - after, shown - before)
+            at = _change(zone, shown - after, shown - before, after)
             walls = walls_from(at + after)
             skipped = skipped + 1 if gap is Gap.SKIP else 0
             if not skipped:
@@ -78,9 +79,13 @@ def _passes(
             yield both if fold is Fold.BOTH else both[:1] if fold is Fold.FIRST else both[-1:]
 
 
-def _change(zone: tzinfo, low: int, high: int) -> int:
-    """The first instant after the change of a clock between two instants (epoch s), the second of them after it."""
-    new = offset(zone, high)
+def _change(zone: tzinfo, low: int, high: int, new: int) -> int:
+    """The first instant after the change of a clock to a `new` offset: after `low` and at most `high` (epoch s)."""
+    while high - low > QUARTER_S:  # where nearly every change is
+        middle = max(low - low % QUARTER_S + QUARTER_S, (low + high) // 2 // QUARTER_S * QUARTER_S)
+        low, high = (low, middle) if offset(zone, middle) == new else (middle, high)
+    if offset(zone, high - 1) != new:
+        return high
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if offset(zone, middle) == new else (middle, high)

@@ -24,14 +24,15 @@ class Clocks:
         self._hours = hours
         self._minutes = minutes
         self._seconds = seconds
+        self._in_minute, self._in_hour = len(seconds), len(minutes) * len(seconds)
+        self._size = len(hours) * self._in_hour
 
     def __len__(self) -> int:
-        return len(self._hours) * len(self._minutes) * len(self._seconds)
+        return self._size
 
     def __getitem__(self, place: int) -> int:
-        place, second = divmod(place, len(self._seconds))
-        hour, minute = divmod(place, len(self._minutes))
-        return self._hours[hour] * HOUR_S + self._minutes[minute] * MINUTE_S + self._seconds[second]
+        hour, minute = self._hours[place // self._in_hour], self._minutes[place % self._in_hour // self._in_minute]
+        return hour * HOUR_S + minute * MINUTE_S + self._seconds[place % self._in_minute]
 
 
 class RuleTimes:

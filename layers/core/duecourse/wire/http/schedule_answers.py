@@ -5,7 +5,7 @@ from typing import Annotated, Any, NotRequired
 from typing_extensions import TypedDict
 
 from duecourse.domain.masking import masked_payload
-from duecourse.domain.schedule import Cron, Every, Fold, Gap, Missed, Overlap, Repeat
+from duecourse.domain.schedule import Cron, Every, Fold, Gap, Missed, Overlap, Repeat, Schedule
 from duecourse.domain.schedule_status import Passed, ScheduleStatus, Upcoming
 from duecourse.domain.task import RetryPolicy, load_json
 from duecourse.domain.times import format_duration, format_instant
@@ -166,8 +166,14 @@ def show_schedule(status: ScheduleStatus) -> ScheduleView:
         next=[show_upcoming(one) for one in status.upcoming],
         recent=[_show_passed(one) for one in status.recent],
     )
-    if rule.until is not None:
-        view["until"] = format_instant(rule.until)
+    _add_given(view, schedule)
+    return view
+
+
+def _add_given(view: ScheduleView, schedule: Schedule) -> None:
+    """Add the fields that only some schedules have."""
+    if schedule.rule.until is not None:
+        view["until"] = format_instant(schedule.rule.until)
     if schedule.limit is not None:
         view["limit"] = schedule.limit
     if schedule.deadline_ms is not None:
@@ -176,7 +182,6 @@ def show_schedule(status: ScheduleStatus) -> ScheduleView:
         view["file"] = schedule.file
     if schedule.notify:
         view["notify_done"] = show_notify(schedule.notify)
-    return view
 
 
 def show_upcoming(one: Upcoming) -> UpcomingView:
