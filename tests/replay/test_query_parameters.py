@@ -15,7 +15,7 @@ UNKNOWN = "is not a parameter of this route; known: "
     [
         ("/tasks", "stat=dead&queue=default", "queue, state, kind, group, cursor, limit"),
         ("/tasks/a", "stat=1", "queue"),
-        ("/queues", "stat", "none"),
+        ("/queues", "stat", "after, limit"),
         ("/health", "stat=", "none"),
     ],
 )

@@ -1,5 +1,8 @@
 """`/queues`: look at them, set them, replay what is dead in one, purge and cancel many tasks."""
 
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler.openapi.params import Query
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse.domain.access import Role
@@ -7,6 +10,7 @@ from duecourse.errors import QueueNotFound, QuotaExceeded
 from duecourse.routes.parts import QueueInPath, needs, rejects
 from duecourse.routes.request import app, by, served, tenant
 from duecourse.wire.http import bulk, queues
+from duecourse.wire.http.fields import Name
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
@@ -14,13 +18,20 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 @router.get("/queues")
 @needs(Role.CALLER)
 @rejects()
-def list_queues() -> queues.QueuesAnswer:
-    """Show all queues.
+def list_queues(
+    after: Annotated[
+        Name | None, Query(description="Name after which the page begins: `next_after` of the page before.")
+    ] = None,
+    limit: Annotated[queues.PageLimit, Query(description="Maximum number of queues.")] = queues.MAX_PAGE,
+) -> queues.QueuesAnswer:
+    """Show the queues, by name.
 
     A caller without the role operator sees those in which its tenant has tasks, with the tenant's own numbers. `done`
     and `dead` are then counted among the newest 1,000 of each shard.
     """
-    return {"queues": [queues.show_queue(queue) for queue in app().queues.every(served().narrowed)]}
+    found, following = app().queues.page(after or "", limit, served().narrowed)
+    page = queues.QueuesAnswer(queues=[queues.show_queue(queue) for queue in found])
+    return {**page, "next_after": following} if following else page
 
 
 @router.get("/queues/<queue>")
