@@ -15,7 +15,7 @@ UNKNOWN = "is not a parameter of this route"
     [
         ("/tasks", "stat=dead&queue=default", ": state?; known: queue, state, kind, group, cursor, limit"),
         ("/tasks/a", "stat=1", "; known: queue"),
-        ("/queues", "stat", "; known: none"),
+        ("/queues", "stat", "; known: after, limit"),
         ("/health", "stat=", "; known: none"),
     ],
 )

@@ -1,12 +1,17 @@
 """Pages of a queue's tasks: the filter, the order, and a place in it."""
 
 from base64 import urlsafe_b64encode
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from duecourse.domain.task import Status, Task
 
 MAX_PAGE = 100
 """The most tasks of one page."""
+PAGE_BYTES = 1_200_000
+"""Size of the texts of a page, at which it ends. An answer has up to 3.5 bytes for each, as Lambda counts its 6 MiB."""
+BESIDE_BYTES = 8_000
+"""Size of a record's other fields."""
 SECTIONS: dict[str, tuple[Status, ...]] = {
     "due": (Status.SCHEDULED,),
     "leased": (Status.LEASED,),
@@ -15,6 +20,21 @@ SECTIONS: dict[str, tuple[Status, ...]] = {
 }
 """The order of tasks: section after section, in each by time (when due, the end of the lease, when it ended), then by
 id."""
+
+
+def size_of(*texts: str) -> int:
+    """Size of a record with these texts, in a page."""
+    return BESIDE_BYTES + sum(len(text.encode(errors="surrogatepass")) for text in texts)
+
+
+def fitting(sizes: Iterable[int], room: int) -> tuple[int, int]:
+    """Number of records after which a page is full, one at least, and the room that is left."""
+    count = 0
+    for size in sizes:
+        count, room = count + 1, room - size
+        if room <= 0:
+            break
+    return count, room
 
 
 class Wanted(NamedTuple):

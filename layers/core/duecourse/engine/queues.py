@@ -20,6 +20,8 @@ ADVICE = "add a task to it, or set it with `create` true"
 
 MOST = 200
 """Number of shards that are read at a time."""
+MAX_SHARDS = 2_000
+"""Number of shards at which a page of queues ends: an answer has a part for each."""
 
 
 class Queues:
@@ -34,13 +36,20 @@ class Queues:
         With a tenant, those in which it has tasks, with its own numbers; lateness, which is the queue's, is left out.
         A queue with another number of shards than the settings say is left out, with an error in the log.
         """
-        queues = grouped(self._store.shards(), lambda shard: shard.queue)
-        names = sorted(queues)
-        return [
-            one
-            for some in cut(names, lambda name: len(queues[name]), most=MOST, max_bytes=MOST)
-            for one in self._views(some, queues, tenant)
-        ]
+        return list(self._each("", tenant))
+
+    def page(self, after: str, limit: int, tenant: str | None = None) -> tuple[list[QueueStatus], str]:
+        """Some of these queues, those after a name, and the name after which the next page begins; "" for no more.
+
+        A page ends early where its queues have many shards. It ends at a queue that is shown, never at another's.
+        """
+        found, shards = list[QueueStatus](), 0
+        for one in self._each(after, tenant):
+            if len(found) == limit or shards >= MAX_SHARDS:
+                return found, found[-1].name
+            found.append(one)
+            shards += len(one.shards)
+        return found, ""
 
     def get(self, queue: str, tenant: str | None = None, *, owners: bool = False) -> QueueStatus:
         """One queue, as `every` shows it, with `owners` also whose its dead tasks are.
@@ -64,6 +73,12 @@ class Queues:
             raise QueueNotFound(queue, self._near(queue, None), ADVICE)
         self._store.configure(queue, changes)
         return self.get(queue)
+
+    def _each(self, after: str, tenant: str | None) -> Iterator[QueueStatus]:
+        queues = grouped(self._store.shards(), lambda shard: shard.queue)
+        names = sorted(name for name in queues if name > after)
+        for some in cut(names, lambda name: len(queues[name]), most=MOST, max_bytes=MOST):
+            yield from self._views(some, queues, tenant)
 
     def _near(self, queue: str, tenant: str | None) -> str:
         """Name most like this one, "" for none; of a tenant, among those alone in which it has tasks."""

@@ -24,13 +24,20 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 @router.get("/queues")
 @needs(Role.CALLER)
 @rejects()
-def list_queues() -> queues.QueuesAnswer:
-    """Show all queues.
+def list_queues(
+    after: Annotated[
+        Name | None, Query(description="Name after which the page begins: `next_after` of the page before.")
+    ] = None,
+    limit: Annotated[queues.PageLimit, Query(description="Maximum number of queues.")] = queues.MAX_PAGE,
+) -> queues.QueuesAnswer:
+    """Show the queues, by name.
 
     A caller without the role operator sees those in which its tenant has tasks, with the tenant's own numbers. `done`
     and `dead` are then counted among the newest 1,000 of each shard.
     """
-    return {"queues": [queues.show_queue(queue) for queue in app().queues.every(served().narrowed)]}
+    found, following = app().queues.page(after or "", limit, served().narrowed)
+    page = queues.QueuesAnswer(queues=[queues.show_queue(queue) for queue in found])
+    return {**page, "next_after": following} if following else page
 
 
 @router.get("/queues/<queue>")

@@ -26,7 +26,17 @@ def queues(ledger: Ledger, screen: Screen) -> None:
 
         duecourse queues --store redis://10.0.0.1:6379 --json
     """
-    screen.answer(ledger.ask("GET", "/queues"), show_queues)
+    screen.answer({"queues": every_queue(ledger)}, show_queues)
+
+
+def every_queue(ledger: Ledger) -> list[Document]:
+    """All queues, page by page."""
+    page = ledger.ask("GET", "/queues")
+    found: list[Document] = page["queues"]
+    while "next_after" in page:
+        page = ledger.ask("GET", "/queues", {"after": page["next_after"]})
+        found += page["queues"]
+    return found
 
 
 def show_queues(document: Document) -> None:

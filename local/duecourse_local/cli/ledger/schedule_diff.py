@@ -20,6 +20,7 @@ from ...stack.problems import HarnessError
 from .. import console
 from . import words
 from .command import Screen, on_ledger
+from .listing import every_queue
 from .place import Document, Ledger, Rejected
 
 PAGE = 100
@@ -100,7 +101,7 @@ def _places(ledger: Ledger, wanted: Iterable[Entry], noted: Noted | None) -> set
         return {(one.queue, one.tenant) for one in (*wanted, *noted.entries)}
     queues, tenants = {one.queue for one in wanted}, {DEFAULT_TENANT, *(one.tenant for one in wanted)}
     try:
-        queues |= {one["queue"] for one in ledger.ask("GET", "/queues")["queues"]}
+        queues |= {one["queue"] for one in every_queue(ledger)}
     except Rejected as error:  # only an operator sees every queue
         if error.status != FORBIDDEN:
             raise

@@ -15,7 +15,7 @@ from ..client import seconds
 from ..table import Table
 from . import fields, words
 from .command import Screen, on_ledger
-from .listing import queue_table
+from .listing import every_queue, queue_table
 from .place import Document, Ledger
 
 SHOWN = ("leased", "dead")
@@ -66,7 +66,7 @@ def top(
 
 def look(ledger: Ledger) -> Document:
     """Queues, and the tasks in them that run or are dead: the newest of the dead come last."""
-    queues = ledger.ask("GET", "/queues")["queues"]
+    queues = every_queue(ledger)
     return {"queues": queues, **{state: list(_tasks(ledger, queues, state)) for state in SHOWN}}
 
 

@@ -10,7 +10,7 @@ from duecourse.adapters.redis.keys import Keys
 from duecourse.adapters.redis.record import STATUSES, stored_id
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.adapters.redis.verbs import Verbs
-from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
+from duecourse.domain.pages import MAX_PAGE, PAGE_BYTES, Page, Place, Wanted, fitting, size_of
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.domain.values import replaced
 
@@ -38,16 +38,17 @@ def page(verbs: Verbs, queue: str, wanted: Wanted, after: Place | None, limit: i
     if not 1 <= limit <= MAX_PAGE:
         raise ValueError(f"a page has 1 to {MAX_PAGE} tasks, not {limit}")
     tasks: list[Task] = []
+    room = PAGE_BYTES
     for place in _places(wanted, after):
         left = limit - len(tasks)
-        if not left:
+        if not left or room <= 0:
             return Page(tasks, place)
         if wanted.group:
             found = _look_at_group(verbs, queue, wanted, tenant, place, left)
         else:
             terms = (*walk_terms(*place, wanted), left)
             found = [_look(verbs, shard, tenant, terms) for shard in verbs.sharding.every(queue)]
-        taken, rest = _merged(found, left)
+        taken, rest, room = _merged(found, left, room)
         tasks += taken
         if rest:
             return Page(tasks, Place(place.section, *rest))
@@ -65,14 +66,18 @@ def _places(wanted: Wanted, after: Place | None) -> list[Place]:
     return [after, *(Place(section) for section in later)]
 
 
-def _merged(found: list[Found], limit: int) -> tuple[list[Task], Spot | None]:
-    """The first tasks, and the spot after which there may be more: no further than every shard has looked."""
+def _merged(found: list[Found], limit: int, room: int) -> tuple[list[Task], Spot | None, int]:
+    """The first tasks, the spot after which there may be more, and the room that is left in the page.
+
+    The spot is no further than every shard has looked.
+    """
     horizon = min((one.reached for one in found if one.reached), default=None)
     every = sorted((pair for one in found for pair in one.tasks), key=lambda pair: pair[0])
     seen = [pair for pair in every if horizon is None or pair[0] <= horizon]
-    taken = seen[:limit]
-    rest = taken[-1][0] if len(seen) > limit else horizon
-    return [task for _, task in taken], rest
+    sizes = (size_of(task.payload_json, task.result_json, task.state_json) for _, task in seen[:limit])
+    count, room = fitting(sizes, room)
+    rest = seen[count - 1][0] if len(seen) > count else horizon
+    return [task for _, task in seen[:count]], rest, room
 
 
 def _look_at_group(verbs: Verbs, queue: str, wanted: Wanted, tenant: str, place: Place, limit: int) -> list[Found]:

@@ -20,8 +20,8 @@ from duecourse.adapters.redis.schedule_record import (
     unpack_schedule,
 )
 from duecourse.adapters.redis.verbs import in_steps
-from duecourse.domain.batches import cut
-from duecourse.domain.pages import Wanted
+from duecourse.domain.batches import cut, pieces
+from duecourse.domain.pages import PAGE_BYTES, Wanted, size_of
 from duecourse.domain.schedule import TENANT, Firing, Kept, Progress, Schedule
 from duecourse.domain.task import DEFAULT_TENANT, MARK, Shard
 from duecourse.errors import BeyondQuota, LedgerTooOld, QuotaExceeded, StoreMisused, StoreUnavailable, TaskDamaged
@@ -34,6 +34,8 @@ log = logging.getLogger("duecourse.store")
 PUT = {1: Put.CREATED, 2: Put.CHANGED, 3: Put.KEPT, -1: Put.ABSENT, -2: Put.CONFLICT}
 PAGE = 500
 """Schedules that are read at a time."""
+AT_ONCE = 20
+"""Number of schedules of a page that are read at a time: each may have a payload of 256 KiB."""
 TOO_OLD, DAMAGED = -5, -6
 """Rejections of schedule.lua that are errors."""
 MAX_ARGUMENTS = 3_500
@@ -72,19 +74,30 @@ class RedisSchedules(RedisLedger):
 
     def schedules(self, queue: str, after: str, limit: int, tenant: str = DEFAULT_TENANT) -> SchedulePage:
         """See ScheduleStore; all ids of the tenant are read, for the index is in the order of time."""
-        names, prefix = self._shards_by_id(queue, tenant), stored_schedule(tenant, "")
+        names = self._shards_by_id(queue, tenant)
         chosen = nsmallest(limit + 1, (id for id in names if id > after))
-        shown, more = chosen[:limit], len(chosen) > limit
-        schedules: dict[str, Kept] = {}
-        for shard in dict.fromkeys(names[id] for id in shown):
-            own = [prefix + id for id in shown if names[id] == shard]
-            found = _readable(shard.queue, self._scheduled(shard, own))
-            schedules |= {kept.schedule.id: kept for kept in found.values() if kept}
-        return SchedulePage([schedules[id] for id in shown if id in schedules], shown[-1] if more else "")
+        found, room = list[Kept | None](), PAGE_BYTES
+        for kept in self._in_order({id: names[id] for id in chosen[:limit]}, tenant):
+            found.append(kept)
+            room -= size_of(kept.schedule.payload) if kept else 0
+            if room <= 0:
+                break
+        after = chosen[len(found) - 1] if len(found) < len(chosen) else ""
+        return SchedulePage([kept for kept in found if kept], after)
 
     def schedule_ids(self, queue: str, tenant: str = DEFAULT_TENANT) -> list[str]:
         """See ScheduleStore."""
         return list(self._shards_by_id(queue, tenant))
+
+    def _in_order(self, shards: Mapping[str, Shard], tenant: str) -> Iterator[Kept | None]:
+        """Schedules by their ids and shards, read as they are asked for; None for one that cannot be read."""
+        prefix = stored_schedule(tenant, "")
+        for ids in pieces([*shards], AT_ONCE):
+            found: dict[str, Kept | None] = {}
+            for shard in dict.fromkeys(shards[id] for id in ids):
+                own = [prefix + id for id in ids if shards[id] == shard]
+                found |= _readable(shard.queue, self._scheduled(shard, own))
+            yield from (found.get(prefix + id) for id in ids)
 
     def _shards_by_id(self, queue: str, tenant: str) -> dict[str, Shard]:
         prefix = stored_schedule(tenant, "")

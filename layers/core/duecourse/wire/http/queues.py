@@ -217,10 +217,18 @@ class QueueAnswer(TypedDict):
     queue: Annotated[QueueView, about("The queue.")]
 
 
-class QueuesAnswer(TypedDict):
-    """All queues, by name. A queue whose shard count differs from DUECOURSE_SHARDS is reported in the log instead."""
+MAX_PAGE = 1_000
+"""Maximum number of queues of one page."""
+PageLimit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
 
-    queues: Annotated[list[QueueView], about("Queues, by name.")]
+
+class QueuesAnswer(TypedDict):
+    """Page of queues. A queue whose shard count differs from DUECOURSE_SHARDS is reported in the log instead."""
+
+    queues: Annotated[list[QueueView], about("Queues of this page.")]
+    next_after: NotRequired[
+        Annotated[str, about("Name to give as `after` for the next page; absent after the last page.", "reports")]
+    ]
 
 
 class ReplayedTask(TypedDict):
