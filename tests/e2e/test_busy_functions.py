@@ -4,11 +4,13 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import urllib3
 
+from duecourse.domain.times import parse_duration
 from duecourse_local.cli.project.scaffold import New, described
 from duecourse_local.stack.options import PARAMETERS, Options
 from duecourse_local.stack.stack import Stack
@@ -59,10 +61,25 @@ def all_ran_once(tasks: list[Any]) -> None:
     assert Counter((task["state"], task["run"], task["attempt"]) for task in tasks) == {("done", 1, 1): len(tasks)}
 
 
+def assert_late_alike(api: Api, count: int) -> None:
+    """The queue's lateness is that of its tasks' handlers, as each task tells it."""
+    late = sorted(began["late_ms"] for n in range(count) for began in begun_of(api, f"t{n}"))
+    shown = api.call("GET", "/queues/default")[1]["queue"]["lateness"]
+    for share, name in ((0.5, "p50"), (0.99, "p99")):
+        exact = late[ceil(share * count) - 1]
+        assert exact <= parse_duration(shown[name]) <= exact * 1.13 + 1
+
+
+def begun_of(api: Api, id: str) -> list[Any]:
+    timeline = api.call("GET", f"/tasks/{id}/why")[1]["timeline"]
+    return [one for one in timeline if "late_ms" in one]
+
+
 def test_tasks_of_a_throttled_function_all_run_and_none_is_struck(tmp_path: Path) -> None:
-    with stack(tmp_path, "busy", age_s=2, lease="PT3S") as api:
-        add(api, "busy", [{"takes": 0.4}] * 120)
-        all_ran_once(ends(api, 120, seconds=90))
+    with stack(tmp_path, "busy", age_s=1, lease="PT3S") as api:
+        add(api, "busy", [{"takes": 0.3}] * 80)
+        all_ran_once(ends(api, 80, seconds=90))
+        assert_late_alike(api, 80)
 
 
 @MATRIX

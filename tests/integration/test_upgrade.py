@@ -97,7 +97,7 @@ def test_a_task_is_handed_over_under_a_lease_that_earlier_workers_know_and_is_be
     lease = Lease(task.id, task.token)
     for nonce in (b"8 bytes.", b"8 others"):
         [begun] = former.store.begin(SHARD, [lease], 2 * LEASE_MS, [nonce])
-        assert begun == (task.token, task.run, former.clock.at + 2 * LEASE_MS)
+        assert begun[:3] == (task.token, task.run, former.clock.at + 2 * LEASE_MS)
     [stale] = former.store.begin(SHARD, [Lease(task.id, "0" * 28)], LEASE_MS, [b"8 bytes."])
     assert stale.token == ""
     assert former.store.settle(SHARD, [Settlement(task.id, "-", task.token, Ending.DONE)]) == [Settled.DONE]
