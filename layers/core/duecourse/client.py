@@ -205,7 +205,7 @@ class Client:
         key, asked = read_both(QueueKey, {"queue": queue}, ReplayDead, wanted)
         return self._link.tasks.replay_dead(key.queue, asked.replay(), self._tenant)
 
-    def dead(
+    def list_dead(
         self,
         queue: str = DEFAULT_QUEUE,
         *,
