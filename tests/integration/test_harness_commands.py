@@ -314,7 +314,7 @@ def test_every_file_that_help_names_is_there() -> None:
         (("limits", "default", "colour=red", "--store", "memory://"), "of the names lease"),
         (("replay", "--store", "memory://"), "--dead"),
         (("cancel", "a", "--kind", "report", "--store", "memory://"), "a filter for many"),
-        (("cancel", "--store", "memory://"), "give group, kind or state"),
+        (("cancel", "--store", "memory://"), "give group, kind, error or state"),
         (("queues", "--store", "memory://", "--url", "http://127.0.0.1:1"), "give one of them"),
         (("move", "a", "--delay", "soon"), "--delay"),
     ],

@@ -93,7 +93,7 @@ PAIRS: dict[str, Pair] = {
     "move": Pair("PATCH /tasks/{id}", lambda got, _: {"task": show_task(got)}, ("queue",)),
     "cancel": Pair("DELETE /tasks/{id}", lambda got, _: got, ("queue", "force")),
     "replay": Pair("POST /tasks/{id}/replay", lambda got, _: {"task": show_task(got)}, ("queue",)),
-    "dead": Pair(
+    "list_dead": Pair(
         "GET /queues/{queue}/dead",
         lambda got, _: show_dead(DeadGroups(got.groups, got.next_cursor and decode_reached(got.next_cursor))),
         ("kind", "group", "error", "since", "cursor", "limit"),
@@ -196,7 +196,7 @@ GOOD: dict[str, list[Fields]] = {
         *({"id": "scheduled", "due_at": AT}, {"id": "scheduled", "delay": 5, "due_at": None}),
     ],
     "cancel": [{"id": id, "force": force} for id, force in product(STATES, (False, True))],
-    "dead": [
+    "list_dead": [
         *({"queue": "default"}, {"queue": "default", "kind": "work", "error": "no #", "limit": 2}, {"queue": "none"}),
         *({"queue": "default", "group": "g"}, {"queue": "default", "since": "PT1H"}, {"queue": "mail", "since": AT}),
     ],

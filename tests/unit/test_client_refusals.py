@@ -29,7 +29,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "cancel_many": {"state": "scheduled"},
     "query": POLL,
     "get_query": {"id": QUERY_ID},
-    **{name: {} for name in ("dead", "replay_dead", "list", "list_queues")},
+    **{name: {} for name in ("list_dead", "replay_dead", "list", "list_queues")},
     **{name: {"id": "a"} for name in ("get", "cancel", "replay", "why")},
     "move": {"id": "a", "delay": 60},
     **{f"reminders.{verb}": MEETING for verb in ("add", "preview")},

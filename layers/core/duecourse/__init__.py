@@ -10,9 +10,10 @@ from duecourse.domain.task import DueTask, RetryPolicy, Status, Task
 if TYPE_CHECKING:
     from duecourse import errors
     from duecourse.async_client import AsyncClient, AsyncReminderClient, AsyncScheduleClient
-    from duecourse.client import Client, Listed, Many
+    from duecourse.client import Client, Listed, ListedDead, Many
     from duecourse.client_reminders import ReminderClient
     from duecourse.client_schedules import AddedSchedule, ListedSchedules, ScheduleClient
+    from duecourse.domain.dead import DeadGroup
     from duecourse.domain.order import AddResult
     from duecourse.domain.query import Known, QueryState, QueryStatus
     from duecourse.domain.queues import QueueSettings, QueueStatus, Rate, ShardStatus
@@ -57,6 +58,7 @@ __all__ = [
     "Channel",
     "Client",
     "Cron",
+    "DeadGroup",
     "Done",
     "Drop",
     "DueTask",
@@ -68,6 +70,7 @@ __all__ = [
     "Kind",
     "Known",
     "Listed",
+    "ListedDead",
     "ListedSchedules",
     "Made",
     "Many",
@@ -117,9 +120,10 @@ __all__ = [
 
 _LATER = {
     "duecourse.async_client": ("AsyncClient", "AsyncReminderClient", "AsyncScheduleClient"),
-    "duecourse.client": ("Client", "Listed", "Many"),
+    "duecourse.client": ("Client", "Listed", "ListedDead", "Many"),
     "duecourse.client_reminders": ("ReminderClient",),
     "duecourse.client_schedules": ("AddedSchedule", "ListedSchedules", "ScheduleClient"),
+    "duecourse.domain.dead": ("DeadGroup",),
     "duecourse.domain.order": ("AddResult",),
     "duecourse.domain.query": ("Known", "QueryState", "QueryStatus"),
     "duecourse.domain.queues": ("QueueSettings", "QueueStatus", "Rate", "ShardStatus"),

@@ -156,7 +156,7 @@ class AsyncClient(Pooled[Client]):
     cancel = awaited(Client.cancel)
     replay = awaited(Client.replay)
     replay_dead = awaited(Client.replay_dead)
-    dead = awaited(Client.dead)
+    list_dead = awaited(Client.list_dead)
     purge = awaited(Client.purge)
     cancel_many = awaited(Client.cancel_many)
     why = awaited(Client.why)

@@ -198,14 +198,14 @@ class Client:
         """Schedule a queue's dead tasks again, oldest first, at most `limit` (up to 1,000); a dry run only lists them.
 
         All are due now or after `delay`, or with `rate` (`10/s`) spread evenly from then on: `count` tasks in each
-        `per`. In `error`, a part of the tasks' errors, `#` stands for any text.
+        `per`. In `error`, a part of the tasks' errors, `#` matches any text.
         """
         wanted = {"limit": limit, "rate": rate, "delay": delay, "kind": kind, "error": error, "dry_run": dry_run}
         wanted["cursor"] = cursor
         key, asked = read_both(QueueKey, {"queue": queue}, ReplayDead, wanted)
         return self._link.tasks.replay_dead(key.queue, asked.replay(), self._tenant)
 
-    def dead(
+    def list_dead(
         self,
         queue: str = DEFAULT_QUEUE,
         *,
@@ -218,7 +218,7 @@ class Client:
     ) -> ListedDead:
         """Return a queue's dead tasks by kind and error, and the cursor for the next call, whose numbers add up.
 
-        `since` is an instant, or a duration before now. In `error`, a part of the errors, `#` stands for any text.
+        `since` is an instant, or a duration before now. In `error`, a part of the errors, `#` matches any text.
         """
         wanted = {"kind": kind, "group": group, "error": error, "since": since, "cursor": cursor, "limit": limit}
         key, asked = read_both(QueueKey, {"queue": queue}, ListDead, wanted)
@@ -261,8 +261,8 @@ class Client:
     ) -> Listed:
         """Return one page of a queue's tasks, by state and time, and the cursor for the next call.
 
-        `since` is an instant, or a duration before now: of the add, or of the end of a task that is over. In `error`, a
-        part of the tasks' errors, `#` stands for any text.
+        `since` is an instant, or a duration before now; of a task that ended, its end counts, else its add. `error` is
+        a part of the errors, in which `#` matches any text.
         """
         fields = {"queue": queue, "state": state, "kind": kind, "group": group, "error": error, "since": since}
         asked = read(ListTasks, {**fields, "cursor": cursor, "limit": limit})

@@ -42,7 +42,8 @@ class Table(RichTable):
         if not console.is_terminal:
             yield from self._lines(EMPTY)
             return
-        self.columns = [column for column in self.columns if any(map(str, column.cells)) or not column.header]
+        if self.rows:
+            self.columns = [column for column in self.columns if any(map(str, column.cells))]
         is_tight = self._width(NAMES | self._ids) > options.max_width
         if is_tight and self._width(self._ids) > options.max_width:
             yield from self._lines("")  # the terminal breaks the lines, and an id that is selected is one word

@@ -21,7 +21,7 @@ class Act(StrEnum):
 class Bulk(NamedTuple):
     """Request: at most `limit` tasks of these states, one kind, group and error ("": all), `min_age_ms` old or older.
 
-    `error` is a part of the error, in which `#` stands for any text.
+    `error` is a part of the error, in which `#` matches any text.
     The age counts from the add for a scheduled or leased task, from its end for others. Completion notifications that
     are scheduled or leased are left out.
     """

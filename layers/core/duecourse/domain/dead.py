@@ -11,7 +11,7 @@ from duecourse.domain.values import brief, value
 MAX_GROUPS = 100
 """The most groups of one answer."""
 ANY = "#"
-"""Sign for a part that differs between the errors of a group; in a filter it stands for any text."""
+"""Sign for a part that differs between the errors of a group; in a filter it matches any text."""
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*(?=:)")
 """Name of an exception, with which an error begins."""

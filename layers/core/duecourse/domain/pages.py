@@ -40,7 +40,7 @@ def fitting(sizes: Iterable[int], room: int) -> tuple[int, int]:
 class Wanted(NamedTuple):
     """Filter: tasks of one state, kind, group and error, since an instant (epoch ms); None, "" and 0 for all.
 
-    `error` is a part of the error, in which `#` stands for any text. `since_at` counts from the add for a scheduled or
+    `error` is a part of the error, in which `#` matches any text. `since_at` counts from the add for a scheduled or
     leased task, from its end for others.
     """
 

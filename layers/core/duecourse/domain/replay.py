@@ -17,7 +17,7 @@ MAX_LOOKS = 100
 class Replay(NamedTuple):
     """Request: the oldest `limit` after a place, of one kind and error ("": all), `at_a_time` in each `per_ms`.
 
-    `per_ms` 0 replays all at once. The first task is due `start_ms` from now. In `error`, `#` stands for any text.
+    `per_ms` 0 replays all at once. The first task is due `start_ms` from now. In `error`, `#` matches any text.
     """
 
     limit: int

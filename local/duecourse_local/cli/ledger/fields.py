@@ -18,7 +18,9 @@ Kind = Annotated[str | None, typer.Option(help="Filter: tasks of this kind.")]
 Group = Annotated[str | None, typer.Option(help="Filter: tasks of this group, such as one reminder's.")]
 Error = Annotated[
     str | None,
-    typer.Option(help="Filter: tasks whose error has this text, in which # is any text. See duecourse dead."),
+    typer.Option(
+        help="Filter: tasks whose error has this text, in which # matches any text; duecourse dead shows errors so."
+    ),
 ]
 Since = Annotated[
     str | None,

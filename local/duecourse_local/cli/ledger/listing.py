@@ -132,7 +132,7 @@ def _show_tasks(document: Document) -> None:
 
 
 def _when(task: Document) -> str:
-    """When a task is due; of one that ran and is over, when it ended."""
+    """Due time of a task; the end of one that ran and is done or dead."""
     is_over = task["state"] in OVER and task["history"]
     return words.near(task["history"][-1]["ended_at"] if is_over else task["due_at"])
 

@@ -66,7 +66,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one for each option
         tasks, text = answer["tasks"], asked.text(answer["replayed"])
         if verbose and not screen.as_json:
             _show_rows(tasks)
-    if not wait:
+    if not (wait and tasks):
         screen.answer(answer, lambda found: console.say_line(text) if text else tell(found["task"], "replayed"))
         return
     followed = Followed(ledger, queue, tasks)

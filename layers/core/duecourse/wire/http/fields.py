@@ -174,7 +174,7 @@ Instant = Annotated[int, BeforeValidator(parse_instant), WithJsonSchema(INSTANT_
 DeadlineField = Annotated[Deadline, PlainValidator(parse_deadline), WithJsonSchema(DEADLINE_SCHEMA)]
 JsonObject = Annotated[dict[str, Any], json_of(MAX_PAYLOAD_BYTES)]
 ErrorText = Annotated[StrictStr, Field(min_length=1, max_length=DETAIL_LENGTH)]
-"""Part of an error, in which `#` stands for any text."""
+"""Part of an error, in which `#` matches any text."""
 Flag = Annotated[bool, BeforeValidator(lambda value: True if value == "" else value)]
 """A query parameter that needs no value: `?force`."""
 ShownInstant = Annotated[str, WithJsonSchema(INSTANT_SCHEMA)]

@@ -15,7 +15,7 @@ from duecourse.wire.http.fields import Deadline, DeadlineField, ErrorText, Name,
 from duecourse.wire.http.tasks import TaskView, show_task
 
 DEFAULT_PAGE = 20
-ERROR = "Filter: tasks whose error has this text; `#` stands for any text in it. Upper and lower case differ."
+ERROR = "Filter: tasks whose error has this text; `#` matches any text in it. Upper and lower case differ."
 SINCE = (
     "Filter: tasks since an instant, or since a duration before now, such as `PT1H`. Counted from the add for "
     "`scheduled` and `leased`, from the end for other states."

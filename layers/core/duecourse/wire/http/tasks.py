@@ -275,7 +275,16 @@ class TaskView(TypedDict):
         ),
     ]
     result: NotRequired[Annotated[Any, about("Result; present once the task is done.")]]
-    error: NotRequired[Annotated[str, about("Error of the newest failed run; a done task has none.")]]
+    error: NotRequired[
+        Annotated[
+            str,
+            about(
+                "Error of the newest failed run; a done task has none. An exception in Python ends with file and line "
+                "of your code.",
+                "KeyError: 'prize' at app.py:9",
+            ),
+        ]
+    ]
     notify_done: NotRequired[
         Annotated[NotifyView, about("Receiver of a completion notification when the task is done or dead.")]
     ]

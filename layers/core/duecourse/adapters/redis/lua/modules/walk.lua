@@ -2,7 +2,7 @@
 --
 -- ARGV    those of shard (of tenants the one), then before the verb's own: section (due, leased, done, dead), at and id
 --         of the place; then of the tasks that are meant: status (its letter in a record), kind, group, text of the
---         error, of which # stands for any text ("" for any of each), and since when (epoch ms) a task is there, where
+--         error, of which # matches any text ("" for any of each), and since when (epoch ms) a task is there, where
 --         it is scheduled or leased, or is ended
 --
 -- section, key                      the section, and its sorted set
