@@ -23,7 +23,7 @@ setup: .venv/.ready ## a .venv in this folder, from pinned requirements
 	@$(BASE_PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "setup: $(BASE_PYTHON) cannot make a venv, its modules venv and ensurepip are missing: on Debian and Ubuntu, apt-get install python3-venv" >&2; exit 2; }
 	@echo "setup: .venv in this folder with $$($(BASE_PYTHON) --version), once: 600 MB, one to three minutes"
 	@cmp -s <($(PY) -c 'import pip, sys; print(sys.version)' 2>&1) <($(BASE_PYTHON) -c 'import sys; print(sys.version)') || $(BASE_PYTHON) -m venv --clear .venv
-	@$(PY) .ci/install.py setup --require-hashes -r requirements.txt
+	@$(PY) .ci/install.py setup --use-pep517 --require-hashes -r requirements.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 

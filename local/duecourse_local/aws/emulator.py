@@ -1,11 +1,13 @@
 """AWS's services: moto's server as a child process, or whatever answers at the user's endpoint."""
 
 import asyncio
+import os
 import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import urllib3
@@ -13,13 +15,16 @@ import urllib3
 from ..process.children import spawn
 from ..stack.logs import Log
 from ..stack.problems import HarnessError
+from .account import CREDENTIALS, REGION
 
 if TYPE_CHECKING:
-    from .session import Session
+    from localstack_client.session import Session  # type: ignore[import-untyped]
 
 READY_WITHIN = 60.0
+ENDPOINT = "AWS_ENDPOINT_URL"
 SENT = "/duecourse/sent"
 """Path at which our moto lists messages: {"mails": [{"to", "subject", "body"}], "sms": [{"to", "text"}]}."""
+_environment = Lock()
 HOME = Path(__file__).parents[len(__package__.split("."))]
 # Where this package is comes last on the search path: nothing beside it may stand in for a library.
 PROGRAM = f"""
@@ -49,7 +54,17 @@ async def wait_until_ready(url: str) -> None:
 
 
 def session(url: str) -> "Session":
-    """A session of boto3 whose clients call the emulator at `url`."""
-    from .session import Session  # brings boto3 along, and the address alone is wanted more often
+    """A boto3-like session whose clients call the emulator at `url`."""
+    from localstack_client.session import Session  # brings boto3 along, and the address alone is wanted more often
 
-    return Session(url)
+    # localstack-client takes a whole URL from this variable only, and the variable wins over its argument
+    with _environment:
+        before = os.environ.get(ENDPOINT)
+        os.environ[ENDPOINT] = url
+        try:
+            return Session(CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"], region_name=REGION)
+        finally:
+            if before is None:
+                del os.environ[ENDPOINT]
+            else:
+                os.environ[ENDPOINT] = before

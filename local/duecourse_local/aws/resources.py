@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
+from localstack_client.session import Session  # type: ignore[import-untyped]
 
 from ..stack.problems import HarnessError
 from ..template.model import Resource
 from ..template.reader import Template
-from .session import Session
+from .emulator import session as emulator_session
 
 Properties = Mapping[str, Any]
 EXISTS = {"ResourceInUseException", "AlreadyExistsException"}
@@ -32,7 +33,7 @@ def create(template: Template, aws: str) -> list[str]:
     """
     # A queue that has a dead-letter queue wants that to be there.
     resources = sorted(template.resources(*MAKERS), key=lambda resource: "RedrivePolicy" in resource.properties)
-    session = Session(aws)
+    session = emulator_session(aws)
     for resource in resources:
         _create(session, resource, aws)
     return [resource.name for resource in resources]

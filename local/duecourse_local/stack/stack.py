@@ -9,9 +9,10 @@ from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from localstack_client.session import Session  # type: ignore[import-untyped]
+
 from ..aws import emulator as aws_emulator
 from ..aws.invocation import Answer, Invocation
-from ..aws.session import Session
 from ..threads import SCHEMES
 from .options import Options
 from .services import Services
@@ -93,7 +94,7 @@ class Stack:
         return self._services.travelled
 
     def session(self) -> Session:
-        """A session of boto3: `session().client("sesv2")` calls the emulator."""
+        """A boto3-like session: `session().client("sesv2")` calls the emulator."""
         return aws_emulator.session(self.aws)
 
     def addresses(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import os
 
 import urllib3
 
-from ...aws.emulator import SENT
+from ...aws.emulator import ENDPOINT, SENT
 from ...stack import state
 from ...stack.problems import HarnessError
 from .. import client, console
@@ -34,7 +34,7 @@ def sent(folder: client.StateUsed = state.DEFAULT) -> None:
 def _ask(aws: str) -> dict[str, list[dict[str, str]]]:
     answer = urllib3.request("GET", aws + SENT, timeout=10)
     if answer.status != 200:
-        hint = " (AWS_ENDPOINT_URL is set)" if os.environ.get("AWS_ENDPOINT_URL") else ""
+        hint = f" ({ENDPOINT} is set)" if os.environ.get(ENDPOINT) else ""
         raise HarnessError(
             f"the service at {aws} is not the stack's own emulator: use its own tools to list messages{hint}"
         )
