@@ -236,7 +236,7 @@ def test_events_shows_each_request_and_answer(state: Path) -> None:
     assert "enqueue_http/health.json → EnqueueHttpFunction" in answer.stdout
     assert '"store\\":\\"ok' in answer.stdout
     assert " ms" in answer.stdout
-    assert "4 events, 1 failed, 0 of them unexpectedly" in answer.stdout
+    assert "5 events, 2 failed, 0 of them unexpectedly" in answer.stdout
     assert answer.returncode == 0
 
 

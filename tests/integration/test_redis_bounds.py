@@ -246,7 +246,7 @@ def test_a_task_of_a_group_that_moved_since_its_place_was_read_is_left_to_a_late
     RedisStore(redis_client, travel=clock).add([new(id, group="g", due_at=clock.at + 5) for id in "ab"])
     verbs = Verbs(redis_client, "duecourse", Sharding(), clock)
     named = ("-/a", clock.at + 5, "-/b", clock.at + 4, "-/c", clock.at + 5)
-    answer = verbs.run("page", SHARD, ["-"], ("due", 0, "", 100, "", "", "g", *named))
+    answer = verbs.run("page", SHARD, ["-"], ("due", 0, "", "", "", "g", "", 0, 100, *named))
     assert answer[2][::4] == [b"-/a"]
 
 

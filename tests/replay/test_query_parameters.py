@@ -13,7 +13,11 @@ UNKNOWN = "is not a parameter of this route"
 @pytest.mark.parametrize(
     ("path", "query", "known"),
     [
-        ("/tasks", "stat=dead&queue=default", ": state?; known: queue, state, kind, group, cursor, limit"),
+        (
+            "/tasks",
+            "stat=dead&queue=default",
+            ": state?; known: queue, state, kind, group, error, since, cursor, limit",
+        ),
         ("/tasks/a", "stat=1", "; known: queue"),
         ("/queues", "stat", "; known: after, limit"),
         ("/health", "stat=", "; known: none"),
