@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 from urllib3.util.connection import HAS_IPV6
 
-from duecourse.adapters.http.caller import HttpOut, _Connection
+from duecourse.adapters.http.caller import HttpOut
+from duecourse.adapters.http.connections import Connection
 from duecourse.adapters.http.crowd import Crowd
 from duecourse.adapters.http.egress import Gate
 from duecourse.adapters.http.reading import Lane
@@ -147,7 +148,7 @@ def test_a_connection_that_leads_elsewhere_is_closed_before_anything_is_said(mon
         place = server.getsockname()
         monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", f"127.0.0.1:{place[1]}")
         with pytest.raises(InvalidInput):
-            _Connection("192.0.2.1", gate=GATE, lane=Lane(), crowd=Crowd(1))._checked(
+            Connection("192.0.2.1", gate=GATE, lane=Lane(), crowd=Crowd(1))._checked(
                 socket.create_connection(place), "192.0.2.1"
             )
         assert _first_bytes(server) == b""
@@ -204,7 +205,7 @@ class Public:
 
 def test_a_connection_that_is_kept_carries_no_credentials_in_clear_either() -> None:
     with answering(lambda _: Reply()) as server:
-        connection: Any = _Connection(
+        connection: Any = Connection(
             "public.example", urlsplit(server.url).port, timeout=5.0, gate=Public(), lane=Lane(), crowd=Crowd(1)
         )
         connection.request("GET", "/", headers={"accept": "a/b"})

@@ -3,19 +3,14 @@
 import http.client
 import logging
 import os
-import socket
-import ssl
-import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool, PoolManager, Timeout
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 from urllib3.exceptions import (
-    ConnectTimeoutError,
     HTTPError,
     LocationValueError,
     NewConnectionError,
@@ -24,15 +19,15 @@ from urllib3.exceptions import (
 )
 from urllib3.exceptions import TimeoutError as CallTimeout
 from urllib3.util import parse_url
-from urllib3.util.wait import wait_for_read
 
 from duecourse import __version__
+from duecourse.adapters.http.connections import Pool, TlsPool
 from duecourse.adapters.http.crowd import Crowd
 from duecourse.adapters.http.egress import Gate
-from duecourse.adapters.http.reading import BoundedAnswer, Lane
+from duecourse.adapters.http.reading import Lane
 from duecourse.adapters.http.resolver import SystemResolver
-from duecourse.domain.egress import Egress, carries_credentials
-from duecourse.errors import CallFailed, CallTimedOut, Crowded, EgressRejected, FieldError, InvalidInput
+from duecourse.domain.egress import Egress
+from duecourse.errors import CallFailed, CallTimedOut, Crowded, FieldError, InvalidInput
 from duecourse.ports.http import HttpAnswer, HttpRequest
 from duecourse.ports.resolver import Resolver
 
@@ -42,14 +37,10 @@ TALKATIVE = ("urllib3.connection", "urllib3.connectionpool", "urllib3.response",
 """Loggers of urllib3 that may write a URL, or a part of an answer."""
 PIECE = 64 * 1024
 """Bytes of an answer that are read at a time."""
-ERRORS = 400
-"""Least status of an error."""
-MAX_IDLE_S = 4.0
-"""Time for which a connection is kept for the next call: less than the 5 s after which many servers hang up."""
 
 
 class HttpOut:
-    """An HttpCaller over one pool of connections, sized for `parallel` calls at a time; safe for threads and forks.
+    """An HttpCaller over pools of connections, sized for `parallel` calls at a time; safe for threads and forks.
 
     Each connection goes where `egress` allows, of the addresses that `resolve` finds; by default, to public ones. At
     most `at_once` calls are under way to one address and port. No call goes to `servers`, which are this process's own.
@@ -75,7 +66,7 @@ class HttpOut:
         self._lane = Lane()
         self._pools = PoolManager(num_pools=self._parallel, maxsize=self._parallel)
         shared: dict[str, Any] = {"gate": self._gate, "lane": self._lane, "crowd": self._crowd}
-        gated = {"http": partial(_Pool, **shared), "https": partial(_TlsPool, **shared)}
+        gated = {"http": partial(Pool, **shared), "https": partial(TlsPool, **shared)}
         self._pools.pool_classes_by_scheme = gated  # type: ignore[assignment]
         self._pools.key_fn_by_scheme = dict.fromkeys(gated, _users)  # type: ignore[arg-type]
 
@@ -195,160 +186,3 @@ def _why(error: HTTPError, request: HttpRequest) -> str:
     if isinstance(error, SSLError):
         return f"no secure connection ({error})"[:200]
     return f"the connection broke off ({type(error).__name__})"
-
-
-def reached(dial: Callable[[str, float], socket.socket], addresses: Sequence[str], within_s: float) -> socket.socket:
-    """A connection by `dial` to the first of a host's addresses that answers, each within its part of the time left.
-
-    The socket's timeout is the time that is left then. Raises the ConnectTimeoutError (NewConnectionError) of the last
-    address.
-    """
-    until, waiting = time.monotonic() + within_s, list(addresses)
-    while True:
-        address = waiting.pop(0)
-        try:
-            sock = dial(address, _left_s(until) / (len(waiting) + 1))
-        except ConnectTimeoutError:
-            if not waiting:
-                raise
-        else:
-            sock.settimeout(_left_s(until))
-            return sock
-
-
-def _left_s(until: float) -> float:
-    """Seconds until then; never 0, which would mean not to wait at all."""
-    return max(until - time.monotonic(), 0.001)
-
-
-def _peer(sock: socket.socket) -> tuple[str, int]:
-    """Address and port of a connection's other end. Raises OSError where it is gone."""
-    address, port = sock.getpeername()[:2]
-    return address, port
-
-
-def _has_more(sock: socket.socket) -> bool:
-    """True if there is something to read, or the other end hung up; TLS may have decrypted more than was read."""
-    return wait_for_read(sock, timeout=0.0) or (isinstance(sock, ssl.SSLSocket) and sock.pending() > 0)
-
-
-class _Bounded:
-    """Bounds of both kinds of connection: on all its time, on its destination, and no use after idling."""
-
-    timeout: Any
-    port: Any
-    sock: Any
-    _dns_host: Any
-    _used_at = 0.0
-    _answer: BoundedAnswer | None = None
-    _is_sent = False
-    _is_early = False
-    """True if there was something to read before the last part of a request was sent."""
-    _has_body = False
-    _in_clear = False
-    """True while what is sent has credentials in it, and no TLS around it."""
-
-    def __init__(self, *args: Any, gate: Gate, lane: Lane, crowd: Crowd, secret: bool = False, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._gate = gate
-        self._crowd = crowd
-        self._secret = secret
-        self._lane = lane
-
-    def response_class(self, sock: socket.socket, *args: Any, **kwargs: Any) -> BoundedAnswer:
-        """The answer that this connection reads next."""
-        self._answer = BoundedAnswer(sock, *args, lane=self._lane, **kwargs)
-        return self._answer
-
-    def request(self, *args: Any, **kwargs: Any) -> None:
-        if self.sock is not None:  # kept from another call
-            self._crowd.enter(_peer(self.sock))
-        self._used_at = time.monotonic()
-        self._answer, self._is_sent, self._is_early = None, False, False
-        self._has_body = kwargs.get("body") is not None
-        super().request(*args, **kwargs)  # type: ignore[misc]
-        self._is_sent = True
-
-    def send(self, data: Any) -> None:
-        """Send a part of a request, and notice an answer that begins before the last of it."""
-        for start in range(0, len(data), PIECE):
-            self._is_early = self._is_early or (self.sock is not None and _has_more(self.sock))
-            super().send(data[start : start + PIECE])  # type: ignore[misc]
-
-    def _new_conn(self) -> socket.socket:
-        # Of urllib3, each address of a host would get the whole time, and the handshake after it once more.
-        host, within_s, until = self._dns_host, self.timeout, time.monotonic() + self.timeout
-
-        def dial(address: str, part_s: float) -> socket.socket:
-            self._dns_host, self.timeout = address, part_s
-            self._crowd.enter((address, self.port))
-            sock: socket.socket = super(_Bounded, self)._new_conn()  # type: ignore[misc]
-            return self._checked(sock, host)
-
-        try:
-            addresses = self._gate.addresses(host, self.port, within_s, in_clear=self._in_clear)
-            return reached(dial, addresses, _left_s(until))
-        finally:
-            self._dns_host, self.timeout = host, within_s  # by which a certificate is checked
-
-    def _checked(self, sock: socket.socket, host: str) -> socket.socket:
-        """A connection that leads where it should, seen from its other end too, before anything is said."""
-        try:
-            self._gate.check(host, *_peer(sock), in_clear=self._in_clear)
-        except EgressRejected:
-            sock.close()
-            raise
-        except OSError as error:  # it is gone already
-            sock.close()
-            raise NewConnectionError(self, f"no connection: {error}") from error  # type: ignore[arg-type]
-        return sock
-
-    @property
-    def is_at_rest(self) -> bool:
-        """True if the last request and its answer went through whole, and nothing more has come.
-
-        With an error, a server may have left the request's body unread: it would take that for the next request.
-        """
-        answer, sock = self._answer, self.sock
-        if sock is None or answer is None or not (self._is_sent and answer.is_complete) or self._is_early:
-            return False
-        return not (self._has_body and answer.status >= ERRORS) and not _has_more(sock)
-
-    @property
-    def is_connected(self) -> bool:
-        is_fresh = time.monotonic() - self._used_at < MAX_IDLE_S
-        return is_fresh and self.sock is not None and not _has_more(self.sock)
-
-
-class _Connection(_Bounded, HTTPConnection):  # type: ignore[misc]
-    def request(self, *args: Any, **kwargs: Any) -> None:
-        """Send a request: credentials only to a host that is listed, on a connection that is kept too."""
-        self._in_clear = self._secret or carries_credentials(kwargs["headers"])
-        if self.sock is not None:
-            self._gate.check(self._dns_host, *_peer(self.sock), in_clear=self._in_clear)
-        super().request(*args, **kwargs)
-
-
-class _TlsConnection(_Bounded, HTTPSConnection):  # type: ignore[misc]
-    pass
-
-
-class _Kept:
-    """Pool of one tenant's connections, of which each that is not at rest is closed."""
-
-    def __init__(self, *args: Any, tenant: str, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.tenant = tenant
-
-    def _put_conn(self, conn: Any) -> None:
-        if conn and not conn.is_at_rest:
-            conn.close()  # the pool opens it again
-        super()._put_conn(conn)  # type: ignore[misc]
-
-
-class _Pool(_Kept, HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _TlsPool(_Kept, HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
