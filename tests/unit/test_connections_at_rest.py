@@ -4,6 +4,7 @@ A server of each test answers `/b` by the path. If a call to `/b` gets anything 
 """
 
 import gzip
+import io
 import socket
 import ssl
 import threading
@@ -131,6 +132,20 @@ def test_a_connection_with_more_to_come_is_not_kept(http: HttpOut, name: str) ->
     assert connections(server) == [1, 2]
 
 
+@pytest.fixture
+def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """A server's TLS context for localhost, which calls of this process trust."""
+    pem = certificate(tmp_path, "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    return context
+
+
+def at_localhost(server: Keeping) -> Keeping:
+    return server._replace(url=server.url.replace("127.0.0.1", "localhost"))
+
+
 @pytest.mark.parametrize("name", RESTING)
 def test_a_connection_at_rest_is_kept(http: HttpOut, name: str) -> None:
     with keeping(answering_first(RESTING[name])) as server:
@@ -139,8 +154,23 @@ def test_a_connection_at_rest_is_kept(http: HttpOut, name: str) -> None:
     assert connections(server) == [1, 1]
 
 
+def test_a_connection_by_tls_at_rest_is_kept(http: HttpOut, tls: ssl.SSLContext) -> None:
+    with keeping(answering_first(OK + b"/a"), tls) as server:
+        for path in ("/a", "/b", "/b"):
+            assert http.call(request(at_localhost(server), path, method="POST", body=b"{}")).body == path.encode()
+    assert connections(server) == [1, 1, 1]
+
+
+def test_a_long_request_by_tls_ends_its_connection(http: HttpOut, tls: ssl.SSLContext) -> None:
+    """Nobody can see whether its answer began before the request was sent: TLS has messages of its own."""
+    with keeping(answering_first(OK + b"/a"), tls) as server:
+        assert http.call(request(at_localhost(server), "/a", method="POST", body=b"x" * 100_000)).body == b"/a"
+        assert http.call(request(at_localhost(server), "/b")).body == b"/b"
+    assert connections(server) == [1, 2]
+
+
 def test_an_answer_to_head_with_a_length_is_not_kept(http: HttpOut) -> None:
-    with keeping(answering_first(OK + b"/a")) as server:
+    with keeping(answering_first(OK)) as server:
         assert http.call(request(server, "/a", method="HEAD")).body == b""
         assert http.call(request(server, "/b")).body == b"/b"
     assert connections(server) == [1, 2]
@@ -165,20 +195,13 @@ def test_a_kept_connection_that_speaks_unasked_is_closed(http: HttpOut) -> None:
     assert connections(server) == [1, 2]
 
 
-def test_a_connection_with_decrypted_bytes_left_is_closed(
-    http: HttpOut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One record of TLS holds both answers, and the second one is in no buffer of Python's."""
-    pem = certificate(tmp_path, "localhost")
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(pem)
-    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+def test_a_connection_with_decrypted_bytes_left_is_closed(http: HttpOut, tls: ssl.SSLContext) -> None:
+    """One record of TLS holds both answers: the first one fills Python's buffer, and the second one is in none."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
-    first = head % (8_192 - len(head % 8_000)) + b"x" * (8_192 - len(head % 8_000))
-    with keeping(answering_first(first + SECOND), tls) as served:
-        server = served._replace(url=served.url.replace("127.0.0.1", "localhost"))
-        assert len(http.call(request(server, "/a", max_bytes=10_000)).body) == len(first) - len(head % 8_000)
-        assert http.call(request(server, "/b")).body == b"/b"
+    length = io.DEFAULT_BUFFER_SIZE - len(head % 8_000)
+    with keeping(answering_first(head % length + b"x" * length + SECOND), tls) as server:
+        assert len(http.call(request(at_localhost(server), "/a", max_bytes=10_000)).body) == length
+        assert http.call(request(at_localhost(server), "/b")).body == b"/b"
     assert connections(server) == [1, 2]
 
 

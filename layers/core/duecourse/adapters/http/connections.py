@@ -75,7 +75,7 @@ class _Bounded:
     _answer: BoundedAnswer | None = None
     _is_sent = False
     _is_early = False
-    """True if there was something to read before the last part of a request was sent."""
+    """True if an answer may have begun before the last part of a request was sent."""
     _has_body = False
     _in_clear = False
     """True while what is sent has credentials in it, and no TLS around it."""
@@ -104,8 +104,14 @@ class _Bounded:
     def send(self, data: Any) -> None:
         """Send a part of a request, and notice an answer that begins before the last of it."""
         for start in range(0, len(data), SENT_BYTES):
-            self._is_early = self._is_early or (self.sock is not None and _has_more(self.sock))
+            self._is_early = self._is_early or self._may_be_early(start)
             super().send(data[start : start + SENT_BYTES])  # type: ignore[misc]
+
+    def _may_be_early(self, sent: int) -> bool:
+        """True if an answer may have begun, with so many bytes of this part sent."""
+        if isinstance(self.sock, ssl.SSLSocket):
+            return sent > 0  # nobody can tell: TLS has messages of its own, such as tickets
+        return self.sock is not None and _has_more(self.sock)
 
     def _new_conn(self) -> socket.socket:
         # Of urllib3, each address of a host would get the whole time, and the handshake after it once more.
