@@ -182,6 +182,7 @@ def test_a_program_of_ones_own_runs_with_the_settings_of_the_stack_that_is_up(li
     assert answer.stdout.split() == ["due", "processing"], answer.stderr
     answer = run("run", "--state", str(lit.state), "env")
     assert f"AWS_ENDPOINT_URL={lit.stack.line['aws']}\n" in answer.stdout
+    assert f"AWS_ENDPOINT_URL_LAMBDA={lit.stack.line['lambda']}\n" in answer.stdout
     assert "DUECOURSE_RESULTS_TABLE=ResultsTable\n" in answer.stdout
     answer = run("run", "--state", str(lit.state), "nowhere")
     assert (answer.returncode, answer.stderr) == (2, "nowhere: no such command\n")

@@ -1,5 +1,6 @@
 """The local stack calls this machine unless it is told to behave as deployed, and says which."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.support.answering import Reply, answering
 from tests.support.api import Api
 from tests.support.commands import run
 from tests.support.matrix import MATRIX, in_turn
+from tests.support.project import ROOT
 from tests.support.wait import until
 
 HOOK = {"id": "a", "kind": "webhook", "payload": {"url": "http://127.0.0.1:9/"}, "delay": 60}
@@ -50,6 +52,27 @@ def test_what_the_environment_lists_takes_the_place_of_both(monkeypatch: pytest.
     )
     monkeypatch.setenv("DUECOURSE_EGRESS_ALLOW", "in.example")
     assert said(QUIET)[1] == 422
+
+
+@pytest.mark.parametrize("store", ["memory://", pytest.param(None, marks=MATRIX)])
+def test_a_task_calls_no_service_of_its_own_stack(tmp_path: Path, store: str | None) -> None:
+    """The emulated Lambda takes anybody for an operator, and the emulated Secrets Manager gives secrets to anybody."""
+    pause = json.loads((ROOT / "events/enqueue_http/pause_queue.json").read_text())
+    queue = pause["rawPath"]
+    with (
+        Stack(Options(store=store, tick=1, precision=Precision.TICK, state=tmp_path)) as stack,
+        urllib3.PoolManager(retries=False) as http,
+    ):
+        api = Api(http, stack.api)
+        invoke = f"{stack.lambda_url}/2015-03-31/functions/EnqueueHttpFunction/invocations"
+        api.add_webhook("pause", invoke, payload={"url": invoke, "body": pause})
+        api.add_webhook("read", stack.aws)
+        api.add_webhook("add", "", payload={"url": f"{stack.api}/tasks", "body": {**HOOK, "id": "added"}})
+        for name in ("pause", "read"):
+            dead = until(lambda name=name: task if (task := api.task(name))["state"] == "dead" else None, every=0.05)
+            assert dead["error"].startswith("egress: ")
+        assert api.done("add")["result"] == {"status": 201}, "its HTTP API may be called"
+        assert not (api.call("GET", queue)[1] or {}).get("queue", {}).get("paused")
 
 
 def leads_within(name: str) -> bool:

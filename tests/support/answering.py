@@ -1,6 +1,7 @@
-"""Tiny real servers for tests: one that answers as a function says, one that does as it likes with the socket."""
+"""Tiny real servers for tests: one that answers as a function says, two that do as they like with the socket."""
 
 import contextlib
+import re
 import socket
 import ssl
 import threading
@@ -114,3 +115,80 @@ def misbehaving(behave: Callable[[socket.socket], None], tls: ssl.SSLContext | N
         accepting.join()
         for thread in threads:
             thread.join()
+
+
+class Heard(NamedTuple):
+    """One request to a server that keeps its connections, and the number of the connection that it came by."""
+
+    path: str
+    connection: int
+
+
+class Keeping(NamedTuple):
+    url: str
+    heard: list[Heard]
+
+
+@contextmanager
+def keeping(say: Callable[[socket.socket, str], None], tls: ssl.SSLContext | None = None) -> Iterator[Keeping]:
+    """A server that keeps each connection: `say` gets it, and the path, once a request's head is there.
+
+    The rest of a request's body is read after that. All connections are closed at the end.
+    """
+    listener = socket.create_server(("127.0.0.1", 0))
+    heard: list[Heard] = []
+    opened: dict[int, socket.socket] = {}
+    threads: list[threading.Thread] = []
+
+    def serve(raw: socket.socket, number: int) -> None:
+        with raw, contextlib.suppress(OSError), tls.wrap_socket(raw, server_side=True) if tls else raw as connection:
+            opened[number] = connection  # of TLS: it has taken the raw one's place
+            _converse(connection, lambda path: (heard.append(Heard(path, number)), say(connection, path)))
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                number = len(threads) + 1
+                opened[number], _ = listener.accept()
+                threads.append(threading.Thread(target=serve, args=(opened[number], number)))
+                threads[-1].start()
+
+    accepting = threading.Thread(target=accept)
+    accepting.start()
+    try:
+        yield Keeping(f"{'https' if tls else 'http'}://127.0.0.1:{listener.getsockname()[1]}", heard)
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        accepting.join()
+        for connection in list(opened.values()):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join()
+
+
+def _converse(connection: socket.socket, answer: Callable[[str], object]) -> None:
+    """Have each request of a connection answered at its head, then read its body."""
+    data = b""
+    while data := _up_to(connection, data, b"\r\n\r\n"):
+        head, _, data = data.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: *(\d+)", head)
+        answer(head.split(b" ")[1].decode())
+        left = int(length[1]) if length else 0
+        while len(data) < left:
+            left -= len(data)
+            data = connection.recv(65_536)
+            if not data:
+                return
+        data = data[left:]
+
+
+def _up_to(connection: socket.socket, data: bytes, end: bytes) -> bytes:
+    """The bytes so far and all that follow, once `end` is among them; none where the other side hung up."""
+    while end not in data:
+        more = connection.recv(65_536)
+        if not more:
+            return b""
+        data += more
+    return data

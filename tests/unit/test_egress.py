@@ -12,14 +12,17 @@ from urllib.parse import urlsplit
 import pytest
 from urllib3.util.connection import HAS_IPV6
 
-from duecourse.adapters.http.caller import HttpOut, _Connection
+from duecourse.adapters.http.caller import HttpOut
+from duecourse.adapters.http.connections import Connection
 from duecourse.adapters.http.crowd import Crowd
 from duecourse.adapters.http.egress import Gate
 from duecourse.adapters.http.reading import Lane
 from duecourse.adapters.http.resolver import SystemResolver
 from duecourse.domain.egress import OWN_USE, Egress
 from duecourse.errors import CallFailed, EgressRejected, InvalidInput
+from duecourse.outside import Outside
 from duecourse.ports.http import HttpRequest
+from duecourse.settings import Settings
 from tests.support.answering import Reply, answering
 from tests.support.dialled import dialled as connections
 from tests.support.names import Names
@@ -145,7 +148,7 @@ def test_a_connection_that_leads_elsewhere_is_closed_before_anything_is_said(mon
         place = server.getsockname()
         monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", f"127.0.0.1:{place[1]}")
         with pytest.raises(InvalidInput):
-            _Connection("192.0.2.1", gate=GATE, lane=Lane(), crowd=Crowd(1))._checked(
+            Connection("192.0.2.1", gate=GATE, lane=Lane(), crowd=Crowd(1))._checked(
                 socket.create_connection(place), "192.0.2.1"
             )
         assert _first_bytes(server) == b""
@@ -202,7 +205,7 @@ class Public:
 
 def test_a_connection_that_is_kept_carries_no_credentials_in_clear_either() -> None:
     with answering(lambda _: Reply()) as server:
-        connection: Any = _Connection(
+        connection: Any = Connection(
             "public.example", urlsplit(server.url).port, timeout=5.0, gate=Public(), lane=Lane(), crowd=Crowd(1)
         )
         connection.request("GET", "/", headers={"accept": "a/b"})
@@ -213,3 +216,61 @@ def test_a_connection_that_is_kept_carries_no_credentials_in_clear_either() -> N
         assert connection.sock is kept
         connection.close()
     assert len(server.asked) == 1
+
+
+ENDPOINTS = [
+    ("AWS_ENDPOINT_URL", "http://127.0.0.1:PORT"),
+    ("AWS_ENDPOINT_URL", "http://localhost:PORT/path"),
+    ("AWS_ENDPOINT_URL_LAMBDA", "http://127.0.0.1:PORT"),
+    ("AWS_ENDPOINT_URL_SECRETS_MANAGER", "http://0.0.0.0:PORT"),
+    ("AWS_ENDPOINT_URL_OF_A_SERVICE_TO_COME", "https://[::1]:PORT"),
+]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(("name", "url"), ENDPOINTS)
+def test_a_service_of_aws_that_is_emulated_is_not_called(
+    http: HttpOut, monkeypatch: pytest.MonkeyPatch, dialled: list[Any], name: str, url: str, host: str
+) -> None:
+    with answering(lambda _: Reply(body=b"another tenant's credential")) as server:
+        port = str(urlsplit(server.url).port)
+        monkeypatch.setenv(name, url.replace("PORT", port))
+        del dialled[:]
+        with pytest.raises(refusal(host)):
+            http.call(request(f"http://{host}:{port}/2015-03-31/functions/EnqueueHttpFunction/invocations"))
+        assert (server.asked, dialled) == ([], [])
+
+
+@pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
+def test_an_endpoint_without_a_port_has_its_schemes(monkeypatch: pytest.MonkeyPatch, scheme: str, port: int) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", f"{scheme}://192.0.2.7")
+    with pytest.raises(EgressRejected):
+        GATE.check("any.example", "192.0.2.7", port)
+    GATE.check("any.example", "192.0.2.7", 8080)
+
+
+SERVERS = [
+    ({"store": "redis://:secret@192.0.2.7:7000/0"}, [("192.0.2.7", 7000)]),
+    ({"store": "rediss://192.0.2.7"}, [("192.0.2.7", 6379)]),
+    ({"store": "redis-cluster://192.0.2.7,192.0.2.8:7001"}, [("192.0.2.7", 6379), ("192.0.2.8", 7001)]),
+    ({"store": "redis+sentinel://192.0.2.7,[2001:db8::7]:1/main"}, [("192.0.2.7", 26379), ("2001:db8::7", 1)]),
+    ({"store": "redis://localhost:7000/0"}, [("127.0.0.1", 7000), ("::1", 7000), ("::ffff:127.0.0.1", 7000)]),
+    ({"amqp": "amqp://user:secret@192.0.2.7"}, [("192.0.2.7", 5672)]),
+    ({"amqp": "amqps://192.0.2.7"}, [("192.0.2.7", 5671)]),
+]
+
+
+@pytest.mark.parametrize(("given", "places"), SERVERS)
+def test_no_call_goes_to_the_store_or_the_broker(given: dict[str, str], places: list[tuple[str, int]]) -> None:
+    outside = Outside(Settings(**given, egress_allow="0.0.0.0/0, ::/0"))
+    gate = outside.http._gate  # type: ignore[attr-defined]
+    for address, port in places:
+        with pytest.raises(EgressRejected):
+            gate.check("any.example", address, port)
+        gate.check("any.example", address, 8080)
+
+
+def test_a_store_without_a_server_forbids_nothing() -> None:
+    for store in ("memory://", "leveldb:///tmp/6379", "unix:///run/redis.sock"):
+        gate = Outside(Settings(store=store, egress_allow="127.0.0.0/8")).http._gate  # type: ignore[attr-defined]
+        gate.check("any.example", "127.0.0.1", 6379)

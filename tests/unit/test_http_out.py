@@ -18,8 +18,9 @@ from cryptography.x509.oid import NameOID
 from urllib3.exceptions import ConnectTimeoutError
 
 from duecourse import __version__
-from duecourse.adapters.http import caller as http_out
-from duecourse.adapters.http.caller import HttpOut, reached
+from duecourse.adapters.http import connections
+from duecourse.adapters.http.caller import HttpOut
+from duecourse.adapters.http.connections import reached
 from duecourse.errors import CallFailed, CallTimedOut, InvalidInput
 from duecourse.ports.http import HttpRequest
 from tests.support.answering import Asked, Reply, answering, misbehaving
@@ -110,7 +111,7 @@ def test_a_connection_serves_the_next_call_too(http: HttpOut) -> None:
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used_again(http: HttpOut, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_out, "MAX_IDLE_S", 0.0)
+    monkeypatch.setattr(connections, "MAX_IDLE_S", 0.0)
     with answering(lambda _: Reply(body=b"{}")) as server:
         http.call(request(server.url))
         http.call(request(server.url))

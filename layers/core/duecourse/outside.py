@@ -9,6 +9,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from duecourse import ledgers
+from duecourse.domain.address import servers_of
 from duecourse.domain.reminder import Channel
 from duecourse.engine.kinds import Kinds
 from duecourse.engine.run import Kind
@@ -192,7 +193,10 @@ class Outside:
         """Way out to the web."""
         from duecourse.adapters.http.caller import HttpOut
 
-        return HttpOut(self.settings.parallel, self.egress, at_once=self.settings.host_calls)
+        given = self.settings
+        store = self.place.url if given.store or given.store_secret else ""
+        servers = [*servers_of(store), *servers_of(given.amqp)]
+        return HttpOut(given.parallel, self.egress, at_once=given.host_calls, servers=servers)
 
     @lazy
     def caller(self) -> HttpCaller:

@@ -18,6 +18,7 @@ from duecourse.adapters.embedded.travel import Journey, TravelClock
 from duecourse.adapters.http.caller import HttpOut
 from duecourse.bridge import Bridge
 from duecourse.bridge.rings import Invoked
+from duecourse.domain.address import servers_of
 from duecourse.domain.egress import Egress
 from duecourse.domain.times import format_instant
 from duecourse.errors import DuecourseError
@@ -104,7 +105,8 @@ class SharedProcess:
     def wire(self, functions: Functions) -> None:
         """Let the functions invoke each other without a detour; what else runs here finds the same store."""
         self._invoker = DirectInvoker(functions)
-        self._http = HttpOut(self._settings.parallel, Egress.of(self._settings.egress_allow))
+        given = self._settings
+        self._http = HttpOut(given.parallel, Egress.of(given.egress_allow), servers=servers_of(given.amqp))
         self._opened.callback(self._http.close)
         self._opened.callback(_close, self._apps)
         self._opened.enter_context(PROCESS.using(self._app(self._settings)))

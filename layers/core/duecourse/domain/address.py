@@ -46,6 +46,14 @@ FORMS = {
     "memory": Form("", "", {}),
 }
 
+REDIS_PORT, SENTINEL_PORT = 6379, 26379
+PORTS = {
+    **dict.fromkeys(("redis", "rediss", "redis-cluster", "rediss-cluster"), REDIS_PORT),
+    "redis+sentinel": SENTINEL_PORT,
+    "amqp": 5672,
+    "amqps": 5671,
+}
+"""Port of a URL's servers where none is written, by scheme; a scheme that is not here names no server."""
 WITHOUT_BELLS = ("leveldb", "memory")
 """The forms of stores that no other program can reach: they ring within their process."""
 
@@ -84,6 +92,12 @@ def nodes_of(url: str, default_port: int) -> list[tuple[str, int]]:
     Raises ValueError where a port is none, or an address in brackets.
     """
     return [_node(place, default_port) for place in split(url).hosts.split(",") if place]
+
+
+def servers_of(url: str) -> list[tuple[str, int]]:
+    """Host and port of each server that the right URL of a store or a broker names."""
+    port = PORTS.get(split(url).scheme)
+    return nodes_of(url, port) if port else []
 
 
 def _node(place: str, default_port: int) -> tuple[str, int]:

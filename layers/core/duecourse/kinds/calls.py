@@ -41,7 +41,7 @@ def to_request(
     content_type, body = _body(payload.get("body"), text_as_is)
     headers = {**content_type, **_headers(payload.get("headers") or {}), **fixed}
     where, auth = text(payload, "url"), _auth(payload.get("auth"), tenant)
-    return HttpRequest(text(payload, "method", method), where, headers, body, timeout, max_bytes, auth)
+    return HttpRequest(text(payload, "method", method), where, headers, body, timeout, max_bytes, auth, tenant)
 
 
 def text(payload: dict[str, Json], field: str, default: str | None = None) -> str:

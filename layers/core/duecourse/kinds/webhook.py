@@ -45,8 +45,8 @@ class Webhook:
     `webhook-timestamp` is the claim of this attempt, in seconds; for a task that was handed over, which does not know
     its claim, it is `now` (epoch ms). `sign` adds the signature.
 
-    2xx is Done({"status": …}). 410 Gone is Drop, as is a payload that can never be sent. Anything else is Retry,
-    redirects too, after the answer's Retry-After if it has one.
+    2xx is Done({"status": …}), whether or not the answer's body can be read. 410 Gone is Drop, as is a payload that can
+    never be sent. Anything else is Retry, redirects too, after the answer's Retry-After if it has one.
     """
 
     def __init__(
@@ -71,9 +71,10 @@ class Webhook:
 
     def _request(self, task: Task, called_at: int) -> HttpRequest:
         marks = {"webhook-id": webhook_id(task), "webhook-timestamp": str(called_at // 1000)}
-        return to_request(
+        request = to_request(
             task.payload, "POST", self._timeout_ms, tenant=task.tenant, max_bytes=ANSWER_BYTES, fixed=marks
         )
+        return request._replace(needs_body=False)
 
 
 def _judge(request: HttpRequest, answer: HttpAnswer, called_at: int) -> Outcome:

@@ -67,7 +67,8 @@ def _variables(folder: Path) -> dict[str, str]:
     settings = _settings(up, state.seal_key(folder))
     own = {name: settings[name] for name in SETTINGS if settings.get(name)}
     # A secret in this environment is a deployed stack's, and beside the address of this one it would be rejected.
-    return {**CREDENTIALS, "AWS_ENDPOINT_URL": up["aws"], **own, STORE_SECRET: "", AMQP_SECRET: ""}
+    services = {"AWS_ENDPOINT_URL": up["aws"], "AWS_ENDPOINT_URL_LAMBDA": up["lambda"]}
+    return {**CREDENTIALS, **services, **own, STORE_SECRET: "", AMQP_SECRET: ""}
 
 
 def _settings(up: dict[str, Any], seal_key: str) -> dict[str, str]:

@@ -66,7 +66,7 @@ def _request(name: CredentialName, oauth: OAuth, until: float) -> HttpRequest:
         login = f"{quote_plus(oauth.client_id)}:{quote_plus(oauth.client_secret)}"
         headers["authorization"] = f"Basic {b64encode(login.encode()).decode()}"
     body = urlencode({field: value for field, value in fields.items() if value})
-    return HttpRequest("POST", oauth.token_url, headers, body.encode(), timeout_ms, MAX_ANSWER_BYTES, name)
+    return HttpRequest("POST", oauth.token_url, headers, body.encode(), timeout_ms, MAX_ANSWER_BYTES, name, name.tenant)
 
 
 def _token(request: HttpRequest, answer: HttpAnswer) -> Read[str]:

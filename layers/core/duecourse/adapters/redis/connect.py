@@ -13,14 +13,13 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from duecourse.adapters.redis.lines import QuickPool
 from duecourse.adapters.redis.login import Login, RenewingPool, renewing
-from duecourse.domain.address import nodes_of, split, without_login
+from duecourse.domain.address import REDIS_PORT, SENTINEL_PORT, nodes_of, split, without_login
 from duecourse.errors import StoreUnavailable
 
 Client: TypeAlias = redis.Redis | RedisCluster
 
 CLUSTER = {"redis-cluster": "redis", "rediss-cluster": "rediss"}
 SENTINEL = "redis+sentinel"
-REDIS_PORT, SENTINEL_PORT = 6379, 26379
 ONCE = Retry(NoBackoff(), 0)
 """No command is sent again by the client itself: scripts.py decides which may be."""
 
