@@ -1,4 +1,4 @@
-"""Repair of a damaged `leveldb://` folder, in a copy: LevelDB collects its entries, then the indexes are made anew."""
+"""Repair of a damaged `leveldb://` folder, in a copy: LevelDB collects its entries, then indexes are rebuilt."""
 
 import os
 import re
@@ -26,7 +26,7 @@ from ..stack.problems import HarnessError
 NAMESPACE = "duecourse"
 """Namespace of every ledger in a folder."""
 HOLDERS = shutil.ignore_patterns("LOCK", "LOG", "LOG.old", LOCK)
-"""Files about who has the folder, which a copy has anew."""
+"""Files about who has the folder open; a copy gets its own."""
 
 
 class Repaired(NamedTuple):
@@ -90,7 +90,7 @@ def _clean(database: Any) -> tuple[int, set[str]]:
 
 
 def _mended(copy: Path, left_out: int, keys: set[str]) -> Repaired:
-    """Make the indexes of the copy anew, and count its tasks."""
+    """Rebuild the indexes of the copy, and count its tasks."""
     clock = SystemClock()
     with closing(Server(clock, LevelDisk(str(copy)))) as server:
         client = EmbeddedRedis(server)
