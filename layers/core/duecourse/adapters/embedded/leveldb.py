@@ -231,10 +231,8 @@ def _check_owner(folder: Path) -> None:
     with TemporaryDirectory() as place:
         copy = shutil.copytree(folder, Path(place) / "copy")
         database, failed = _open(folder, copy)
-        try:
+        with database:
             _layout(folder, database, failed)
-        finally:
-            database.close()
 
 
 def _sync(folder: Path) -> None:
