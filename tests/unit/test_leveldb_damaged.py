@@ -1,6 +1,7 @@
 """A damaged folder of a ledger: opening it changes nothing in it, and `duecourse repair` brings its tasks back."""
 
 import hashlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -169,3 +170,16 @@ def test_repair_rejects_a_folder_that_is_open_or_holds_no_ledger(folder: Path, t
     assert done.exit_code == 2
     assert "holds no ledger" in done.output
     assert not (tmp_path / "empty.repaired").exists()
+
+
+def test_a_repair_that_fails_leaves_no_copy_and_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "000003.log").touch()
+    done = in_this_process("repair", str(tmp_path / "empty"))
+    assert done.exit_code == 2, done.output
+    assert "no task, and no layout of a ledger, is left" in done.output
+    assert not (tmp_path / "empty.repaired").exists()
+    monkeypatch.setitem(sys.modules, "plyvel", None)
+    done = in_this_process("repair", str(tmp_path / "empty"))
+    assert done.exit_code == 2, done.output
+    assert "needs LevelDB" in done.output

@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from contextlib import closing, nullcontext, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,18 +43,28 @@ def repair(folder: Path, copy: Path) -> Repaired:
     Raises HarnessError where the folder holds no database, is in use, or nothing can be repaired.
     """
     _check(folder, copy)
-    plyvel = library()
     try:
+        return _repaired(folder, copy, library())
+    except DuecourseError as error:
+        raise HarnessError(f"{folder} cannot be repaired: {error}") from error
+
+
+def _repaired(folder: Path, copy: Path, plyvel: Any) -> Repaired:
+    with ExitStack() as failed:
+        failed.callback(shutil.rmtree, copy, ignore_errors=True)
         # Only a folder that was opened has the lock; none is made in one that a user wants to keep as it is.
         with lock(folder) if (folder / LOCK).exists() else nullcontext():
             shutil.copytree(folder, copy, ignore=HOLDERS)
-        # With the checks, entries of a block that is damaged are left out, and the others of its table are copied.
-        plyvel.repair_db(str(copy), paranoid_checks=True)
-        with plyvel.DB(str(copy)) as database:
-            left_out, keys = _clean(database)
-        return _mended(copy, left_out, keys)
-    except (plyvel.Error, DuecourseError) as error:
-        raise HarnessError(f"{copy} cannot be repaired: {error}") from error
+        try:
+            # With the checks, entries of a block that is damaged are left out, and the others of its table are copied.
+            plyvel.repair_db(str(copy), paranoid_checks=True)
+            with plyvel.DB(str(copy)) as database:
+                left_out, keys = _clean(database)
+        except plyvel.Error as error:
+            raise HarnessError(f"{folder} cannot be repaired: {error}") from error
+        done = _mended(copy, left_out, keys)
+        failed.pop_all()
+    return done
 
 
 def _check(folder: Path, copy: Path) -> None:
