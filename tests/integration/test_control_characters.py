@@ -75,6 +75,7 @@ ELSEWHERE = {
         "reshard",
         "upgrade",
         "mend",
+        "repair",
         "rotate",
         "import",
     ),

@@ -1,13 +1,16 @@
 """Export of a ledger and its restore: every task as it was, once, whatever is there already and wherever it is cut."""
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
 from duecourse.adapters.redis.keys import keys_of, seals_key
+from duecourse.adapters.redis.record import HEAD as RECORD
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.queues import Rate
@@ -27,6 +30,8 @@ from tests.support.ledger import LATER_MS, LEASE_MS, STATES, add, bring, claim, 
 from tests.support.redis_server import REDIS, RedisServer, need
 
 SHARDS = {"many": 3}
+HEAD = '{"export": {"format": 1, "by": "duecourse 0.2.0", "namespace": "duecourse", "at": "2026-11-23T00:00:00Z"}}'
+FILE = '{"file": {"number": 1, "digest": "d", "applied": true, "entries": [["default", "-", "daily"]]}}'
 LARGE = json.dumps({"text": "é" * 20_000})
 
 
@@ -167,10 +172,12 @@ def test_a_key_that_seals_goes_on_to_seal(redis_client: redis.Redis, elsewhere: 
     assert elsewhere.hgetall(seals_key("duecourse")) == {b"k1": b"1", b"k9": b"9", b"current": b"k9"}
 
 
-def test_an_interrupted_restore_goes_on(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
-    before, lines = filled(redis_client), lines_of(redis_client)
+def test_a_file_that_was_cut_off_is_restored_only_if_asked(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
+    before, lines, bad = filled(redis_client), lines_of(redis_client), list[str]()
     with pytest.raises(InvalidInput, match="was cut off after"):
         restore(elsewhere, lines[:-20])
+    assert not elsewhere.keys("duecourse:*")
+    assert Restore(elsewhere, "duecourse", 0, lambda _: None, bad.append).run(lines[:-20]).bad == len(bad) == 1
     added = len(every(elsewhere))
     assert 0 < added < len(before)
     assert restore(elsewhere, lines) == Restored(len(before) - added, added)
@@ -201,13 +208,89 @@ def test_one_queue_alone(redis_client: redis.Redis, elsewhere: redis.Redis) -> N
             r"line 2, queue\.settings\.max_runing",
         ),
         (2, "{}", "line 2: is not a line of an export"),
+        (2, "[" * 100_000, "line 2: is not a line of an export"),
+        (2, "[" * 20_000_000, "line 2: is longer than"),
+        (2, '{"queue": {"name": "a", "shards": 1' + "0" * 5_000 + "}}", "line 2: is not a line of an export"),
+        (2, '{"key": {"id": "current", "wrapped": "AAAA", "seals": true}}', r"line 2, key\.id"),
+        (2, '{"key": {"id": "a b", "wrapped": "AAAA", "seals": true}}', r"line 2, key\.id"),
+        (2, FILE.replace("1", str(2**63)), r"line 2, file\.number"),
+        (2, FILE.replace("daily", "a/b"), r"line 2, file\.entries"),
+        (2, '{"export": {"format": 1, "by": "x", "namespace": "a", "at": "x"}}', "line 2: must be the head"),
     ],
 )
 def test_a_wrong_line_is_named(redis_client: redis.Redis, number: int, line: str, problem: str) -> None:
-    head = '{"export": {"format": 1, "by": "duecourse 0.2.0", "namespace": "duecourse", "at": "2026-11-23T00:00:00Z"}}'
     with pytest.raises(InvalidInput, match=problem):
-        restore(redis_client, [*[head][: number - 1], line])
-    assert not redis_client.keys("duecourse:{*")
+        restore(redis_client, [*[HEAD][: number - 1], line])
+    assert not redis_client.keys("duecourse:*")
+
+
+def of_task(line: str, **changes: Any) -> str:
+    return json.dumps({"task": json.loads(line)["task"] | changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        *(({"when": when}, r"task\.when") for when in (-1, 10**17, 2**63, 10**400, 1.5, True)),
+        *(({"id": id}, r"task\.id") for id in ("noslash", "acme/x+", "a/b/c", "acme/x=1", "acme/x\n", "/x", "acme/")),
+        ({"id": "*/acme/x"}, "task: .*cannot be read"),
+        ({"queue": "a b"}, r"task\.queue"),
+    ],
+)
+def test_a_bad_task_stops_the_import_before_anything_is_written(
+    redis_client: redis.Redis, elsewhere: redis.Redis, changes: dict[str, Any], problem: str
+) -> None:
+    add(store_of(redis_client), "a", delay_ms=LATER_MS)
+    head, *others, task, end = lines_of(redis_client)
+    lines = [head, *others, task, of_task(task, **changes), end]
+    with pytest.raises(InvalidInput, match=f"line {len(lines) - 1}, {problem}"):
+        restore(elsewhere, lines)
+    assert not elsewhere.keys("duecourse:*")
+
+
+def test_a_record_with_an_instant_beyond_the_last_one_is_bad(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
+    add(store_of(redis_client), "a", delay_ms=LATER_MS)
+    head, *others, task, end = lines_of(redis_client)
+    record = b64decode(json.loads(task)["task"]["record"])
+    parts = list(RECORD.unpack_from(record))
+    parts[7] = 2**16 - 1  # the high part of the due time
+    late = RECORD.pack(*parts) + record[RECORD.size :]
+    with pytest.raises(InvalidInput, match=r"task: .*due_at"):
+        restore(elsewhere, [head, *others, of_task(task, record=b64encode(late).decode()), end])
+    assert not elsewhere.keys("duecourse:*")
+
+
+def test_a_file_that_lacks_a_task_in_its_middle_is_bad(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
+    filled(redis_client)
+    lines = lines_of(redis_client)
+    del lines[-3]
+    with pytest.raises(InvalidInput, match=f"line {len(lines)}: says that the export has"):
+        restore(elsewhere, lines)
+    with pytest.raises(InvalidInput, match=f"line {len(lines) + 1}: comes after the end"):
+        restore(elsewhere, [*lines[:-1], json.dumps({"end": {"tasks": len(lines)}}), lines[-2]])
+
+
+def test_skip_bad_restores_the_other_lines_and_names_the_bad_ones(
+    redis_client: redis.Redis, other: RedisServer, elsewhere: redis.Redis, tmp_path: Path
+) -> None:
+    store = store_of(redis_client)
+    for id in ("a", "b"):
+        add(store, id, delay_ms=LATER_MS)
+    head, *others, task, last, end = lines_of(redis_client)
+    lines = [head, *others, task, of_task(task, when=2**63), "[" * 100_000, "\udcff\x1b[2J", last, end]
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes("\n".join(lines).encode(errors="surrogateescape"))
+    done = run("import", str(path), "--store", other.url)
+    assert done.returncode == 2
+    assert f"line {len(lines) - 4}, task.when" in done.stderr
+    assert f"line {len(lines) - 3}: is not a line of an export" in done.stderr
+    assert "Nothing was written" in done.stderr
+    assert "--skip-bad" in done.stderr
+    assert not elsewhere.keys("duecourse:*")
+    done = run("import", str(path), "--store", other.url, "--skip-bad")
+    assert (done.returncode, done.stdout) == (1, "2 tasks added, 0 were there already, 3 lines left out\n")
+    assert len(done.stderr.splitlines()) == 3
+    assert {id for _, _, id in every(elsewhere)} == {"a", "b"}
 
 
 def test_a_ledger_of_the_first_release_can_be_exported_and_restored(elsewhere: redis.Redis) -> None:

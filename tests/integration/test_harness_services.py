@@ -14,7 +14,7 @@ import redis
 from duecourse_local.aws import emulator as aws_emulator
 from duecourse_local.aws.account import CREDENTIALS
 from duecourse_local.stack.logs import Log, Logs
-from duecourse_local.stack.options import Options
+from duecourse_local.stack.options import Options, Precision
 from duecourse_local.stack.problems import HarnessError
 from duecourse_local.stack.sockets import listen, url_of
 from duecourse_local.stack.stack import Stack
@@ -22,19 +22,28 @@ from tests.support.harness import FOLDER, NOWHERE, Probes, probes
 from tests.support.wait import until
 
 
-def test_a_schedule_invokes_its_function_at_multiples_of_the_tick(tmp_path: Path) -> None:
+def test_a_tick_comes_at_its_pace_and_no_other_schedule_with_it(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
-    with probes(tick=1, environment={"NOTES": str(notes)}):
-        lines = until(lambda: notes.exists() and len(notes.read_text().splitlines()) >= 2 and notes.read_text())
-    _, source, time = lines.splitlines()[0].split()
-    assert source == "aws.events"
-    assert time.endswith("Z")
+    with probes("scheduled.yaml", tick=1, precision=Precision.LINGER, environment={"NOTES": str(notes)}):
+        lines = until(lambda: notes.exists() and len(notes.read_text().splitlines()) >= 3 and notes.read_text())
+    found = [line.split() for line in lines.splitlines()]
+    assert {source for _, source, _ in found} == {"aws.events"}
+    assert all(time.endswith("Z") for _, _, time in found)
 
 
 def test_a_tick_can_be_had_at_once(tmp_path: Path) -> None:
-    with probes(environment={"NOTES": str(tmp_path / "notes")}) as stack:
+    with probes("scheduled.yaml", environment={"NOTES": str(tmp_path / "notes")}) as stack:
         assert stack.stack.tick() == {"Ticking": 1}
         assert stack.stack.tick() == {"Ticking": 2}
+
+
+def test_a_schedule_that_aws_rejects_is_named_and_the_stack_starts() -> None:
+    with probes("scheduled.yaml") as stack:
+        [notice] = [one for one in stack.notices if "schedule" in one]
+    assert notice == (
+        "A schedule is not kept: Yearly: YearlyNightly: ScheduleExpression cron(0 22-2 * * ? *): "
+        "field 2 (hour): the range 22-2 must not go down; write 22-23,0-2"
+    )
 
 
 def test_a_target_that_names_no_function_here_is_told_at_the_start() -> None:

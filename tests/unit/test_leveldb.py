@@ -187,15 +187,6 @@ def test_a_first_opening_that_was_cut_off_is_gone_on_with(tmp_path: Path) -> Non
             assert opened.get(LAYOUT_KEY) == LAYOUT
 
 
-def test_a_damaged_database_is_named(tmp_path: Path) -> None:
-    with level_store(tmp_path / "ledger") as store:
-        add(store)
-    (tmp_path / "ledger" / "CURRENT").write_text("nonsense")
-    with pytest.raises(StoreUnavailable, match=f"leveldb://{tmp_path}/ledger: "):
-        LevelDisk(str(tmp_path / "ledger"))
-    (tmp_path / "ledger" / LOCK).unlink()
-
-
 @pytest.mark.parametrize(
     ("version", "how"), [((3, 12), r"pip install 'duecourse\[embedded\]'"), ((3, 13), r"Python 3\.11 and 3\.12")]
 )

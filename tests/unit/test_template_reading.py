@@ -141,6 +141,12 @@ def test_a_code_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         _ = read(tmp_path, (BASE % "x").replace("CodeUri: .", "CodeUri: nowhere")).functions
 
 
+@pytest.mark.parametrize("uri", ["{Bucket: code, Key: a.zip}", "s3://code/a.zip"])
+def test_code_in_s3_is_named_with_its_function(tmp_path: Path, uri: str) -> None:
+    with pytest.raises(TemplateError, match=r"CodeUri of Function is no folder of this machine.*a\.zip"):
+        _ = read(tmp_path, (BASE % "x").replace("CodeUri: .", f"CodeUri: {uri}")).functions
+
+
 def function(tmp_path: Path, shared: str, own: str) -> Any:
     text = f"""
 Globals: {{Function: {shared}}}

@@ -1,28 +1,37 @@
-"""Due times of schedules: EventBridge's `rate(…)` and `cron(…)` expressions."""
+"""Due times of schedules: EventBridge's `rate(…)`, `cron(…)` and `at(…)` expressions, by the product's calendar."""
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from math import inf
 from typing import NamedTuple, Protocol
-from zoneinfo import ZoneInfo
+
+from duecourse.adapters.calendar import zones
+from duecourse.adapters.calendar.calendar import ZonedCalendar
+from duecourse.adapters.calendar.cron import cron_times
+from duecourse.adapters.calendar.cron_fields import WEEKDAYS
+from duecourse.domain.schedule import Cron as FiveFields
+from duecourse.domain.schedule import Fold, Gap, Rule
+from duecourse.errors import InvalidInput
 
 from ..stack.problems import TemplateError
 
-RATE = re.compile(r"^rate\((\d+) (minute|hour|day)s?\)$")
-CRON = re.compile(r"^cron\((\S+) (\S+) (\S+) (\S+) (\S+) (\S+)\)$")
-PART = re.compile(r"^(?:(\*)|(\d+)(?:-(\d+))?)(?:/(\d+))?$")
+RATE = re.compile(r"rate\((\d{1,9}) (minute|hour|day)(s?)\)")
+CRON = re.compile(r"cron\((\S+) (\S+) (\S+) (\S+) (\S+) (\S+)\)")
+ONCE = re.compile(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)")
+YEARS = re.compile(r"(?:(\*)|(\d{4})(?:-(\d{4}))?)(?:/(\d{1,3}))?")
+WEEKDAY = re.compile(r"(?<![#/0-9])[1-7](?![0-9])")
+"""Number of a weekday in the fifth field: not that behind `#`, and not a step."""
+OTHER_NUMBER = re.compile(r"(?<![#/0-9])(?![1-7](?![0-9]))[0-9]+")
 UNIT_SECONDS = {"minute": 60, "hour": 3_600, "day": 86_400}
-MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-SPANS = ((0, 59), (0, 23), (1, 31), (1, 12), (1, 7), (1970, 2199))
-"""Bounds of minute, hour, day of the month, month, day of the week (Sunday is 1) and year."""
-HORIZON = timedelta(days=5 * 366)
+FIRST_YEAR, LAST_YEAR = 1970, 2199
 
 
 class Cadence(Protocol):
     """A repeating instant."""
 
     def next_after(self, at: float) -> float:
-        """The first instant after `at`, both in epoch seconds."""
+        """The first instant after `at`, both in epoch seconds; infinity for none."""
 
 
 class Every(NamedTuple):
@@ -38,64 +47,132 @@ class Every(NamedTuple):
         return (at // self.seconds + 1) * self.seconds
 
 
-class Cron(NamedTuple):
-    """The minutes whose fields are all in the allowed sets."""
+class Once(NamedTuple):
+    """One instant, in epoch seconds."""
 
     expression: str
-    fields: tuple[frozenset[int], ...]
-    zone: tzinfo
+    at: float
 
     def __str__(self) -> str:
         return self.expression
 
     def next_after(self, at: float) -> float:
-        """The next minute that matches; infinity where none does within five years."""
-        minute = datetime.fromtimestamp(at // 60 * 60 + 60, UTC)
-        last = minute + HORIZON
-        while minute < last:
-            wait = self._wait(minute.astimezone(self.zone))
-            if not wait:
-                return minute.timestamp()
-            minute += wait
-        return float("inf")
-
-    def _wait(self, local: datetime) -> timedelta:
-        minutes, hours, days, months, weekdays, years = self.fields
-        midnight = timedelta(hours=24) - timedelta(hours=local.hour, minutes=local.minute)
-        if local.year not in years or local.month not in months:
-            return midnight
-        if local.day not in days or local.isoweekday() % 7 + 1 not in weekdays:
-            return min(midnight, timedelta(hours=1) - timedelta(minutes=local.minute))
-        if local.hour not in hours:
-            return timedelta(hours=1) - timedelta(minutes=local.minute)
-        return timedelta(minutes=0 if local.minute in minutes else 1)
+        """That instant, while it is to come."""
+        return self.at if self.at > at else inf
 
 
-def parse_cadence(expression: str, zone: str = "UTC") -> Cadence:
-    """The cadence that `expression` describes. Raises TemplateError."""
-    if match := RATE.match(expression):
-        return Every(int(match[1]) * UNIT_SECONDS[match[2]])
-    if match := CRON.match(expression):
-        return Cron(expression, tuple(map(_allowed, match.groups(), SPANS)), ZoneInfo(zone))
-    raise TemplateError(f"{expression} is neither rate(…) nor cron(…) with six fields")
+class Never(NamedTuple):
+    """No instant, and why."""
+
+    problem: str
+
+    def __str__(self) -> str:
+        return "never"
+
+    def next_after(self, at: float) -> float:  # noqa: ARG002 - as of every cadence
+        """No instant."""
+        return inf
 
 
-def _allowed(field: str, span: tuple[int, int]) -> frozenset[int]:
-    return frozenset(value for part in field.split(",") for value in _part(part, span))
+class Cron(NamedTuple):
+    """The times of five fields in the years of the sixth.
+
+    A time that a clock leaves out is left out, and one that it shows twice comes once: so does EventBridge Scheduler.
+    """
+
+    expression: str
+    fields: str
+    years: frozenset[int]
+    zone: str
+
+    def __str__(self) -> str:
+        return self.expression
+
+    def next_after(self, at: float) -> float:
+        """The next time; infinity where no year has one."""
+        after, zone = int(at * 1000), zones.zone(self.zone)
+        while True:
+            rule = Rule(FiveFields(self.fields), 0, self.zone, None, Gap.SKIP, Fold.FIRST)
+            found = next(ZonedCalendar().times(rule, after), None)
+            if found is None:
+                return inf
+            year = datetime.fromtimestamp(found / 1000, zone).year
+            if year in self.years:
+                return found / 1000
+            later = min((one for one in self.years if one > year), default=None)
+            if later is None:
+                return inf
+            after = round(datetime(later, 1, 1, tzinfo=zone).timestamp() * 1000) - 1
 
 
-def _part(part: str, span: tuple[int, int]) -> range:
-    match = PART.match(_numbers("*" if part == "?" else part.upper()))
-    if not match:
-        raise TemplateError(f"{part} is not understood in a cron expression")
-    star, first, last, step = match.groups()
-    start = span[0] if star else int(first)
-    end = span[1] if star or (step and not last) else int(last or first)
-    return range(start, end + 1, int(step or 1))
+def parse_cadence(expression: object, zone: object = "UTC", *, scheduler: bool = True) -> Cadence:
+    """The cadence of an expression of EventBridge Scheduler, or of a rule, which knows no `at(…)`.
+
+    Raises TemplateError where AWS would reject it.
+    """
+    text = str(expression)
+    if match := RATE.fullmatch(text):
+        return _every(int(match[1]), match[2], match[3], strict=not scheduler)
+    if match := CRON.fullmatch(text):
+        return _cron(text, match.groups(), _zone(zone))
+    if scheduler and (match := ONCE.fullmatch(text)):
+        return Once(text, _instant(match[1], _zone(zone)))
+    forms = "rate(…), cron(…) with six fields, or at(…)" if scheduler else "rate(…), or cron(…) with six fields"
+    raise TemplateError(f"must be {forms}")
 
 
-def _numbers(part: str) -> str:
-    for names in (MONTHS, DAYS):
-        for number, name in enumerate(names, start=1):
-            part = part.replace(name, str(number))
-    return part
+def _every(count: int, unit: str, plural: str, *, strict: bool) -> Every:
+    if count < 1:
+        raise TemplateError(f"must be 1 {unit} or more")
+    if strict and bool(plural) != (count > 1):
+        raise TemplateError(f"must be rate({count} {unit}{'s' if count > 1 else ''}) in a rule")
+    return Every(count * UNIT_SECONDS[unit])
+
+
+def _cron(text: str, fields: tuple[str, ...], zone: str) -> Cron:
+    minute, hour, day, month, weekday, year = (field.upper() for field in fields)
+    if (day == "?") == (weekday == "?"):
+        raise TemplateError("field 3 (day of month) or field 5 (day of week) must be ?, and not both")
+    five = f"{minute} {hour} {day} {month} {_weekday(weekday)}"
+    try:
+        cron_times(five)
+        return Cron(text, five, frozenset(_years(year)), zone)
+    except ValueError as error:
+        raise TemplateError(str(error)) from None
+
+
+def _weekday(field: str) -> str:
+    """The fifth field with names in place of numbers: AWS counts from 1, Sunday; `L` alone is the week's last day."""
+    if wrong := OTHER_NUMBER.search(field):
+        raise TemplateError(f"field 5 (day of week): {wrong[0]!r} must be 1 (Sunday) to 7, or SUN to SAT")
+    named = WEEKDAY.sub(lambda match: WEEKDAYS[int(match[0]) - 1], field)
+    return ",".join("SAT" if item == "L" else item for item in named.split(","))
+
+
+def _years(field: str) -> Iterator[int]:
+    """Years of the sixth field. Raises ValueError."""
+    for item in field.split(","):
+        match = YEARS.fullmatch(item)
+        if not match:
+            raise ValueError(f"field 6 (year): {item!r} must be {FIRST_YEAR} to {LAST_YEAR}, a range or *")
+        star, low, high, step = match.groups()
+        first = FIRST_YEAR if star else int(low)
+        last = LAST_YEAR if star or (step and not high) else int(high or low)
+        if not FIRST_YEAR <= first <= last <= LAST_YEAR or step == "0":
+            raise ValueError(f"field 6 (year): {item!r} must rise, from {FIRST_YEAR} to {LAST_YEAR}")
+        yield from range(first, last + 1, int(step or 1))
+
+
+def _zone(name: object) -> str:
+    try:
+        zones.zone(str(name))
+    except InvalidInput as error:
+        raise TemplateError(f"time zone {name} {error.problems[0].problem}") from None
+    return str(name)
+
+
+def _instant(text: str, zone: str) -> float:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=zones.zone(zone)).astimezone(UTC).timestamp()
+    except (ValueError, OverflowError):
+        raise TemplateError(f"{text} is no time") from None

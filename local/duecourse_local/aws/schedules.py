@@ -18,11 +18,17 @@ SELDOM_S = 3_600
 """Shortest time between two events of a schedule where the clock is moved."""
 
 
+TICK = "poll_tick"
+"""Folder of the product's own function with a schedule."""
+
+
 class Schedules:
-    """The schedules of all functions; `tick` seconds replaces every schedule's own cadence, 0 disables all."""
+    """The schedules of all functions; `tick` seconds replaces the cadence of the product's tick, 0 disables all."""
 
     def __init__(self, described: Iterable[Function], functions: Functions, tick: float | None) -> None:
-        self._all = [(function.name, schedule) for function in described for schedule in function.schedules]
+        every = list(described)
+        self._all = [(function.name, schedule) for function in every for schedule in function.schedules]
+        self._ticks = {function.name for function in every if function.code.name == TICK}
         self._functions = functions
         self._tick = tick
 
@@ -31,37 +37,44 @@ class Schedules:
         """Function and cadence of each schedule, for people; "" for none."""
         if self._tick == 0:
             return ""
-        return "  ".join(f"{function} {self._cadence(schedule)}" for function, schedule in self._all)
+        return "  ".join(f"{function} {self._cadence(function, schedule)}" for function, schedule in self._all)
 
-    def _cadence(self, schedule: Schedule) -> Cadence:
-        return Every(self._tick) if self._tick else schedule.cadence
+    @property
+    def problems(self) -> list[str]:
+        """Function and field of each schedule that AWS would reject, and that never fires here."""
+        return [f"{function}: {schedule.problem}" for function, schedule in self._all if schedule.problem]
+
+    def _cadence(self, function: str, schedule: Schedule) -> Cadence:
+        return Every(self._tick) if self._tick and function in self._ticks else schedule.cadence
 
     async def keep(self, *, at_once: bool = False) -> None:
-        """Send every event at its time, and with `at_once` also now, until cancelled."""
+        """Send every event at its time, and with `at_once` the product's tick also now, until cancelled."""
         if self._tick == 0:
             return
         if at_once:
-            for function, schedule in self._all:
+            for function, schedule in self._of_ticks():
                 self._functions.send(function, Invocation(event_of(schedule, time.time())))
         await asyncio.gather(*(self._keep(name, schedule) for name, schedule in self._all))
 
     async def _keep(self, function: str, schedule: Schedule) -> None:
-        cadence = self._cadence(schedule)
+        cadence = self._cadence(function, schedule)
         at = time.time()
-        while True:
-            at = cadence.next_after(max(at, time.time()))
+        while (at := cadence.next_after(max(at, time.time()))) < math.inf:
             await asyncio.sleep(at - time.time())
             self._functions.send(function, Invocation(event_of(schedule, at)))
 
+    def _of_ticks(self) -> list[tuple[str, Schedule]]:
+        return [(function, schedule) for function, schedule in self._all if function in self._ticks]
+
     def timetable(self, at: float) -> "Timetable":
         """The events from `at` (epoch seconds) on, for a clock that is moved."""
-        every = [(name, schedule, self._cadence(schedule)) for name, schedule in self._all]
+        every = [(name, schedule, self._cadence(name, schedule)) for name, schedule in self._all]
         return Timetable(every if self._tick != 0 else [], at)
 
     async def now(self) -> dict[str, object]:
-        """Every schedule's event at once, synchronously: what each function answered, by its name."""
+        """The product's tick at once, synchronously: what each function answered, by its name."""
         answers: dict[str, object] = {}
-        for function, schedule in self._all:
+        for function, schedule in self._of_ticks():
             answer = await self._functions.invoke(function, Invocation(event_of(schedule, time.time())))
             answers[function] = json.loads(answer.payload)
         return answers

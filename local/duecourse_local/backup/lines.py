@@ -1,20 +1,39 @@
 """Lines of an export, each a JSON object with one member: head, queues, seal keys, schedule files, tasks, end."""
 
 import json
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Base64Bytes, Field, StrictInt, StrictStr
 
 from duecourse.adapters.redis.record import UNREADABLE, unpack
+from duecourse.adapters.redis.schedule_record import unpack_schedule
+from duecourse.adapters.redis.seal_keys import CURRENT
+from duecourse.domain.schedule import TENANT as SCHEDULES
 from duecourse.domain.shards import MAX_SHARDS
-from duecourse.domain.task import NAME_PATTERN, Task
-from duecourse.errors import FieldError, InvalidInput
+from duecourse.domain.task import ANY_ID_PATTERN, NAME_PATTERN, Task
+from duecourse.domain.times import MAX_INSTANT
+from duecourse.errors import FieldError, InvalidInput, TaskDamaged
 from duecourse.wire.http.fields import Strict, matching, read
 from duecourse.wire.http.queues import SetQueue
+from duecourse.wire.http.tasks import show_task
 
 FORMAT = 1
+MAX_LINE = 16 * 1024 * 1024
+"""Characters of the longest line: a task's record and payload, and both again as `shown`."""
+MAX_NUMBER = 2**53
+"""Highest number of a file of schedules."""
+MAX_WRAPPED = 8_192
+"""Bytes of the longest data key as KMS encrypts one."""
+OWN_ID = ANY_ID_PATTERN.strip("^$")
+STORED_ID = rf"({re.escape(SCHEDULES)}/)?{NAME_PATTERN.strip('^$')}/{OWN_ID}"
+"""The id under which the ledger keeps a task: tenant, slash, id; of a schedule behind a tenant of its own."""
+KEY_ID = rf"(?!{CURRENT}$)[A-Za-z0-9._:@-]{{1,64}}"
 
 Name = Annotated[StrictStr, matching(NAME_PATTERN, "must be the name of a queue")]
+Tenant = Annotated[StrictStr, matching(NAME_PATTERN, "must be the name of a tenant")]
+Id = Annotated[StrictStr, matching(OWN_ID, "must be the id of a schedule")]
+Instant = Annotated[StrictInt, Field(ge=0, le=MAX_INSTANT)]
 
 
 class Head(Strict):
@@ -37,18 +56,18 @@ class QueueLine(Strict):
 class KeyLine(Strict):
     """A data key of seals, as the wrapping key encrypted it; `seals` marks the one that seals new tasks."""
 
-    id: StrictStr
-    wrapped: Base64Bytes
+    id: Annotated[StrictStr, matching(KEY_ID, "must be the id of a data key")]
+    wrapped: Annotated[Base64Bytes, Field(min_length=1, max_length=MAX_WRAPPED)]
     seals: bool
 
 
 class FileLine(Strict):
     """State of the files of schedules: the highest number, and the schedules that files made."""
 
-    number: Annotated[StrictInt, Field(ge=1)]
-    digest: StrictStr
+    number: Annotated[StrictInt, Field(ge=1, le=MAX_NUMBER)]
+    digest: Annotated[StrictStr, matching(r"[A-Za-z0-9]{0,128}", "must be a digest")]
     applied: bool
-    entries: list[tuple[StrictStr, StrictStr, StrictStr]]
+    entries: list[tuple[Name, Tenant, Id]]
     """Queue, tenant and id of each."""
 
 
@@ -59,9 +78,9 @@ class TaskLine(Strict):
     """
 
     queue: Name
-    id: StrictStr
+    id: Annotated[StrictStr, matching(STORED_ID, "must be a tenant, a slash and an id")]
     """The id under which the ledger keeps it: tenant, slash, id."""
-    when: StrictInt
+    when: Instant
     record: Base64Bytes
     payload: Base64Bytes = b""
     shown: Any = None
@@ -75,14 +94,22 @@ class TaskLine(Strict):
 
 
 def _is_readable(line: TaskLine) -> TaskLine:
-    line.task()
+    """The line, if the ledger can show its task. Raises ValueError."""
+    task = line.task()
+    for name in ("due_at", "created_at", "deadline_at", "claimed_at"):
+        if not 0 <= getattr(task, name) <= MAX_INSTANT:
+            raise ValueError(f"the record cannot be read: {name} must be 0 to {MAX_INSTANT}")
+    try:
+        unpack_schedule(task) if task.tenant == SCHEDULES else show_task(task)
+    except (*UNREADABLE, OverflowError, TaskDamaged) as error:
+        raise ValueError(f"the record cannot be read: {error}") from error
     return line
 
 
 class End(Strict):
     """Last line: an export without it was cut off."""
 
-    tasks: StrictInt
+    tasks: Annotated[StrictInt, Field(ge=0)]
 
 
 class Line(Strict):
@@ -101,6 +128,8 @@ Given = Head | QueueLine | KeyLine | FileLine | TaskLine | End
 
 def parse(number: int, text: str) -> Given:
     """The one member of a line. Raises InvalidInput, naming the line by its number."""
+    if len(text) > MAX_LINE:
+        raise wrong(number, f"is longer than {MAX_LINE:,} characters")
     try:
         line = read(Line, json.loads(text))
         given: Given
@@ -109,6 +138,11 @@ def parse(number: int, text: str) -> Given:
         raise InvalidInput(
             [FieldError(f"line {number}, {one.field}", one.problem) for one in error.problems]
         ) from error
-    except ValueError:
-        raise InvalidInput([FieldError(f"line {number}", "is not a line of an export")]) from None
+    except (ValueError, RecursionError):
+        raise wrong(number, "is not a line of an export") from None
     return given
+
+
+def wrong(number: int, problem: str) -> InvalidInput:
+    """The error of a whole line."""
+    return InvalidInput([FieldError(f"line {number}", problem)])

@@ -17,6 +17,7 @@ from .ledger.limits import limits, pause, resume
 from .ledger.listing import queues, tasks, why
 from .ledger.many import cancel, purge
 from .ledger.mend import mend
+from .ledger.repair import repair
 from .ledger.replay import replay
 from .ledger.reshard import reshard
 from .ledger.restore import restore
@@ -57,6 +58,7 @@ PANELS = {
     ),
     "A worker of your own": (worker,),
     "A ledger in Redis": (doctor, export, reshard, upgrade, mend, rotate, acl),
+    "A ledger in a folder": (repair,),
     "A build": (built,),
 }  # fmt: skip
 for panel, commands in PANELS.items():

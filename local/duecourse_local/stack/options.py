@@ -65,7 +65,7 @@ class Options:
     lambda_port: int = 0
     aws_port: int = 0
     tick: float | None = None
-    """Seconds between two ticks of every schedule; None: as the template says, 0: no schedules."""
+    """Seconds between two ticks of the product; None: as the template says, 0: no ticks and no schedules."""
     precision: Precision = Precision.BRIDGE
     clock: Clock = Clock.WALL
     egress: Egress = Egress.LOOPBACK

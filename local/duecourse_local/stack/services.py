@@ -319,6 +319,8 @@ class Services:
             (function.code / SCHEDULES).is_file() for function in self.described
         )
         self._keep(self.schedules.keep(at_once=at_once))
+        for problem in self.schedules.problems:
+            self._notice(f"A schedule is not kept: {problem}")
         if self.schedules.described:
             self._say("schedules", self.schedules.described)
 

@@ -112,7 +112,7 @@ class Stack:
         return self._wait_for(self._services.functions.invoke(function, invocation))
 
     def tick(self) -> dict[str, Any]:
-        """Every schedule's event, now: what each function answered, by its name."""
+        """The product's tick, now: what each function answered, by its name."""
         return self._wait_for(self._services.schedules.now())
 
     def kill_bridge(self) -> None:

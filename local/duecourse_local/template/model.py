@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..aws.cadence import Cadence, parse_cadence
+from ..aws.cadence import Cadence, Never, parse_cadence
 from ..aws.sources.described import Source
+from ..stack.problems import TemplateError
 from .intrinsics import Value
 
 LOG_FORMAT, LOG_LEVEL, LOG_GROUP = "AWS_LAMBDA_LOG_FORMAT", "AWS_LAMBDA_LOG_LEVEL", "AWS_LAMBDA_LOG_GROUP_NAME"
@@ -34,6 +35,11 @@ class Schedule:
     cadence: Cadence
     scheduler: bool
     input: str | None
+
+    @property
+    def problem(self) -> str:
+        """Reason why it never fires; "" for none."""
+        return f"{self.name}: {self.cadence.problem}" if isinstance(self.cadence, Never) else ""
 
 
 @dataclass(frozen=True)
@@ -122,13 +128,22 @@ def schedule_of(name: str, event: Mapping[str, Value]) -> Schedule | None:
     expression = {"Schedule": "Schedule", "ScheduleV2": "ScheduleExpression"}.get(event["Type"])
     if expression is None or properties.get("Enabled") is False or properties.get("State") == "DISABLED":
         return None
-    given = properties.get("Input")
+    given, scheduler = properties.get("Input"), event["Type"] == "ScheduleV2"
     return Schedule(
         name=properties.get("Name", name),
-        cadence=parse_cadence(properties[expression], properties.get("ScheduleExpressionTimezone", "UTC")),
-        scheduler=event["Type"] == "ScheduleV2",
+        cadence=_cadence(expression, properties, scheduler=scheduler),
+        scheduler=scheduler,
         input=given if given is None or isinstance(given, str) else json.dumps(given),
     )
+
+
+def _cadence(field: str, properties: Mapping[str, Value], *, scheduler: bool) -> Cadence:
+    """The cadence of an event: Never where AWS would reject it, for the other functions run all the same."""
+    zone = properties.get("ScheduleExpressionTimezone", "UTC") if scheduler else "UTC"
+    try:
+        return parse_cadence(properties.get(field), zone, scheduler=scheduler)
+    except TemplateError as error:
+        return Never(f"{field} {properties.get(field)}: {error}")
 
 
 def async_policy_of(config: Mapping[str, Value]) -> AsyncPolicy:

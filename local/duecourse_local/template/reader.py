@@ -198,7 +198,10 @@ class Template:
             if meant == name and (s := mapped(mapping.name, mapping.properties)):
                 yield s
 
-    def _code(self, logical_id: str, uri: str) -> Path:
+    def _code(self, logical_id: str, uri: Value) -> Path:
+        if not isinstance(uri, str) or uri.startswith("s3://"):
+            problem = f"is no folder of this machine, whose code alone the harness runs: {text_of(uri)}"
+            raise TemplateError(f"the CodeUri of {logical_id} {problem}")
         folder = (self._folder / uri).resolve()
         if not folder.is_dir():
             raise TemplateError(f"the CodeUri of {logical_id} is no folder: {folder}")

@@ -134,14 +134,27 @@ def is_session(arn: str) -> bool:
 
 
 def _roles(claims: Mapping[str, object]) -> Iterator[Role]:
-    words = _words(claims.get(ROLES_CLAIM))
+    words = _role_words(claims.get(ROLES_CLAIM))
     for name in SCOPE_CLAIMS:
-        words += [found[1] for word in _words(claims.get(name)) if (found := SCOPE.fullmatch(word))]
+        words += [found[1] for word in _scopes(claims.get(name)) if (found := SCOPE.fullmatch(word))]
     return (ROLES[word] for word in words if word in ROLES)
 
 
-def _words(claim: object) -> list[str]:
-    """Words of a claim: API Gateway writes a list as `[a b]`, and leaves the spaces between scopes."""
-    if isinstance(claim, list):
-        return [word for word in claim if isinstance(word, str)]
-    return claim.removeprefix("[").removesuffix("]").split() if isinstance(claim, str) else []
+def _role_words(claim: object) -> list[str]:
+    """Roles in a claim: a list, or a text that is one role; API Gateway writes a list as `[a b]`.
+
+    There `["x operator"]` and `["x", "operator"]` are the same text: with an unknown word in it no role counts.
+    """
+    if isinstance(claim, str) and claim.startswith("[") and claim.endswith("]"):
+        words = claim[1:-1].split(" ")
+        return words if all(word in ROLES for word in words) else []
+    return [claim] if isinstance(claim, str) else _texts(claim)
+
+
+def _scopes(claim: object) -> list[str]:
+    """Scopes in a claim: a list, or a text with spaces between them (RFC 6749, 3.3); no scope has a space."""
+    return claim.removeprefix("[").removesuffix("]").split() if isinstance(claim, str) else _texts(claim)
+
+
+def _texts(claim: object) -> list[str]:
+    return [word for word in claim if isinstance(word, str)] if isinstance(claim, list) else []

@@ -53,7 +53,7 @@ AwsPort = Annotated[int, typer.Option(help="The AWS emulator's port.", min=0, ma
 Tick = Annotated[
     float | None,
     typer.Option(
-        help="Time between ticks, such as 30s, PT30S or seconds; 0 starts none.",
+        help="Time between duecourse's ticks, such as 30s, PT30S or seconds; 0 keeps no schedule of any function.",
         metavar="DURATION",
         parser=seconds,
         show_default="as the template says",

@@ -5,18 +5,22 @@ field or member. A value is a hash's, or a score as text. All is read when the f
 """
 
 import fcntl
+import math
 import os
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from io import TextIOWrapper
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from duecourse.adapters.embedded import former
+from duecourse.adapters.embedded import former, manifest
 from duecourse.adapters.embedded.commands import number
-from duecourse.adapters.embedded.keyspace import HASH, Keyspace, Place
+from duecourse.adapters.embedded.keyspace import HASH, SET, Keyspace, Place
 from duecourse.adapters.redis.layout import NEWEST
 from duecourse.errors import StoreInUse, StoreMisused, StoreUnavailable
 
@@ -29,7 +33,9 @@ WITHOUT_WHEELS = (3, 13)
 LOCK = "duecourse.lock"
 """Lock of our own: LevelDB's does not name its holder, and fails like any other fault."""
 FILES = re.compile(r"CURRENT|LOCK|LOG(\.old)?|MANIFEST-\d+|\d+\.(log|ldb|sst|dbtmp)|" + re.escape(LOCK))
-"""Files that LevelDB and we write; a folder without CURRENT was cut off at its first opening."""
+"""Files that LevelDB and we write."""
+DATA = re.compile(r"MANIFEST-(?!0*1$)\d+|\d+\.(log|ldb|sst)")
+"""Files that LevelDB writes after CURRENT only: a folder without both was cut off at its first opening."""
 
 
 class LevelDisk:
@@ -38,20 +44,29 @@ class LevelDisk:
     def __init__(self, path: str) -> None:
         """Open the folder at `path` (absolute), made where it is missing.
 
-        Raises StoreInUse where somebody has it open, StoreMisused where it is no folder for this, StoreUnavailable
-        where the disk or the database fails.
+        Raises StoreInUse where somebody has it open, StoreMisused where it is damaged or no folder for this, and
+        StoreUnavailable where the disk fails. Before a StoreMisused nothing is written to the database.
         """
         self._folder = Path(path)
         _prepare(self._folder)
         with ExitStack() as opened:
-            self._lock = opened.enter_context(_lock(self._folder))
+            self._lock = opened.enter_context(lock(self._folder))
             self._db, self._failed = _open(self._folder)
             opened.callback(self._db.close)
             self._layout = self._found_layout()
             opened.pop_all()
 
     def load(self, space: Keyspace) -> None:
-        """Fill an empty keyspace; a folder of an earlier layout is rewritten. Raises StoreUnavailable."""
+        """Fill an empty keyspace; a folder of an earlier layout is rewritten.
+
+        Raises StoreMisused and StoreUnavailable; the folder is closed then.
+        """
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            self._load(space)
+            failed.pop_all()
+
+    def _load(self, space: Keyspace) -> None:
         old: dict[bytes, bytes | None] = {}
         if self._layout == former.LAYOUT:
             former.read(self._items(), space)
@@ -64,12 +79,14 @@ class LevelDisk:
 
     def _read(self, space: Keyspace) -> None:
         for name, value in self._items():
-            end = 3 + int.from_bytes(name[1:3])
-            key, field = name[3:end], name[end:]
-            if name.startswith(HASH):
-                space.write(key, (field, value))
+            try:
+                (_, key, field), new = loaded(name, value)
+            except ValueError as error:
+                raise _damaged(self._folder, str(error)) from error
+            if isinstance(new, float):
+                space.rank(key, (field, new))
             else:
-                space.rank(key, (field, float(value)))
+                space.write(key, (field, new))
         space.keep()
 
     def check(self) -> None:
@@ -83,10 +100,11 @@ class LevelDisk:
     def _items(self) -> Iterator[tuple[bytes, bytes]]:
         """Every key but the layout's, and its value."""
         try:
-            with self._database().iterator(start=LAYOUT_KEY + b"\0") as items:
+            # Checksums too: what is read here is all that is ever read.
+            with self._database().iterator(start=LAYOUT_KEY + b"\0", verify_checksums=True) as items:
                 yield from items
         except self._failed as error:
-            raise _away(self._folder, error) from error
+            raise _broken(self._folder, error) from error
 
     def _apply(self, writes: Mapping[bytes, bytes | None]) -> None:
         """Write all of these or nothing.
@@ -135,22 +153,29 @@ class LevelDisk:
 
     def _found_layout(self) -> bytes:
         """The folder's layout; the newest is written into an empty one. Raises StoreMisused, StoreUnavailable."""
-        try:
-            found: bytes | None = self._db.get(LAYOUT_KEY)
-        except self._failed as error:
-            raise _away(self._folder, error) from error
-        if found in (LAYOUT, *former.LAYOUTS):
-            return found
-        if found is not None:
-            raise _misused(
-                self._folder,
-                f"was written as {found.decode(errors='replace')!r}, and this version reads {LAYOUT.decode()!r}: "
-                "use the version that wrote it, or another folder",
-            )
-        if next(self._items(), None):
-            raise _misused(self._folder, "is another program's LevelDB database: give an empty folder, or a new one")
-        self._apply({LAYOUT_KEY: LAYOUT})
-        return LAYOUT
+        found = _layout(self._folder, self._db, self._failed)
+        if not found:
+            self._apply({LAYOUT_KEY: LAYOUT})
+        return found or LAYOUT
+
+
+def _layout(folder: Path, database: Any, failed: type[Exception]) -> bytes | None:
+    """Layout of the database of a folder, None if it is empty. Raises StoreMisused, StoreUnavailable."""
+    try:
+        found: bytes | None = database.get(LAYOUT_KEY, verify_checksums=True)
+        with database.iterator(include_value=False) as items:
+            is_empty = next(items, None) is None
+    except failed as error:
+        raise _broken(folder, error) from error
+    if found in (LAYOUT, *former.LAYOUTS) or is_empty:
+        return found
+    if found is None:
+        raise _misused(folder, "is another program's LevelDB database: give an empty folder, or a new one")
+    raise _misused(
+        folder,
+        f"was written as {found.decode(errors='replace')!r}, and this version reads {LAYOUT.decode()!r}: "
+        "use the version that wrote it, or another folder",
+    )
 
 
 def _stored(writes: Mapping[Place, bytes | float | None]) -> dict[bytes, bytes | None]:
@@ -159,6 +184,22 @@ def _stored(writes: Mapping[Place, bytes | float | None]) -> dict[bytes, bytes |
         kind + len(key).to_bytes(2) + key + field: number(new) if isinstance(new, (int, float)) else new
         for (kind, key, field), new in writes.items()
     }
+
+
+def loaded(name: bytes, value: bytes) -> tuple[Place, bytes | float]:
+    """Place and value of one of LevelDB's entries. Raises ValueError if they are not as `_stored` makes them."""
+    kind, end = name[:1], 3 + int.from_bytes(name[1:3])
+    if kind not in (HASH, SET) or len(name) < end:
+        raise ValueError(f"the entry {name!r} is none of a ledger")
+    return (kind, name[3:end], name[end:]), value if kind == HASH else _score(name, value)
+
+
+def _score(name: bytes, value: bytes) -> float:
+    with suppress(ValueError):
+        found = float(value)
+        if not math.isnan(found):  # which has no place in an order
+            return found
+    raise ValueError(f"the score {value[:40]!r} of {name!r} is no number")
 
 
 def _prepare(folder: Path) -> None:
@@ -175,8 +216,23 @@ def _prepare(folder: Path) -> None:
     except OSError as error:
         raise _unusable(folder, error) from error
     unknown = sorted(name for name in names if not FILES.fullmatch(name))
-    if unknown and "CURRENT" not in names:
-        raise _misused(folder, f"holds something else ({unknown[0]}): give an empty folder, or a new one")
+    if "CURRENT" not in names:
+        if unknown:
+            raise _misused(folder, f"holds something else ({unknown[0]}): give an empty folder, or a new one")
+        if any(map(DATA.fullmatch, names)):
+            # LevelDB would make a new database here, and delete the tables of the one that was.
+            raise _damaged(folder, "CURRENT is missing")
+    elif LOCK not in names:
+        _check_owner(folder)
+
+
+def _check_owner(folder: Path) -> None:
+    """See that a database without our lock file is a ledger, by a copy: LevelDB writes when it opens a folder."""
+    with TemporaryDirectory() as place:
+        copy = shutil.copytree(folder, Path(place) / "copy")
+        database, failed = _open(folder, copy)
+        with database:
+            _layout(folder, database, failed)
 
 
 def _sync(folder: Path) -> None:
@@ -188,7 +244,7 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _lock(folder: Path) -> TextIOWrapper:
+def lock(folder: Path) -> TextIOWrapper:
     """Be the only one in the folder, until the file is closed or the process ends."""
     try:
         file = (folder / LOCK).open("a+")
@@ -210,18 +266,40 @@ def _lock(folder: Path) -> TextIOWrapper:
     return file
 
 
-def _open(folder: Path) -> tuple[Any, type[Exception]]:
-    """The database, and what it raises."""
+def _open(folder: Path, place: Path | None = None) -> tuple[Any, type[Exception]]:
+    """The database of a folder, or of a copy of it at `place`, and what it raises.
+
+    Raises StoreMisused where it is damaged, before anything is written.
+    """
+    plyvel, place = library(), place or folder
+    if reason := manifest.missing(place):
+        raise _damaged(folder, reason)
+    try:
+        # Without the checks LevelDB leaves out what it cannot read of its log, and deletes it.
+        return plyvel.DB(str(place), create_if_missing=True, paranoid_checks=True), plyvel.Error
+    except plyvel.Error as error:
+        raise _broken(folder, error) from error
+
+
+def library() -> Any:
+    """The module plyvel. Raises StoreMisused where it is not installed."""
     try:
         import plyvel  # type: ignore[import-untyped]
     except ImportError as error:
         has_wheels = sys.version_info < WITHOUT_WHEELS
         how = "pip install 'duecourse[embedded]'" if has_wheels else "its wheels are for Python 3.11 and 3.12"
         raise StoreMisused(f"{SCHEME} needs LevelDB: {how}") from error
-    try:
-        return plyvel.DB(str(folder), create_if_missing=True), plyvel.Error
-    except plyvel.Error as error:
-        raise _away(folder, error) from error
+    return plyvel
+
+
+def _broken(folder: Path, error: Exception) -> StoreMisused | StoreUnavailable:
+    """The error for one of LevelDB's: the folder is damaged, or the disk fails."""
+    return _damaged(folder, _text(error)) if isinstance(error, library().CorruptionError) else _away(folder, error)
+
+
+def _damaged(folder: Path, reason: str) -> StoreMisused:
+    how = f"`duecourse repair {shlex.quote(str(folder))}` makes a repaired copy"
+    return _misused(folder, f"damaged ({reason}): {how}")
 
 
 def _misused(folder: Path, problem: str) -> StoreMisused:
@@ -233,4 +311,10 @@ def _unusable(folder: Path, error: OSError) -> StoreMisused:
 
 
 def _away(folder: Path, error: Exception) -> StoreUnavailable:
-    return StoreUnavailable(f"{SCHEME}{folder}: {error}")
+    return StoreUnavailable(f"{SCHEME}{folder}: {_text(error)}")
+
+
+def _text(error: Exception) -> str:
+    """Text of an error of LevelDB, which gives bytes."""
+    found = error.args[0] if error.args else ""
+    return found.decode(errors="replace") if isinstance(found, bytes) else str(error)

@@ -10,6 +10,7 @@ from duecourse.adapters.redis.scan import SUCCESSOR, Item, Scan
 from duecourse.adapters.redis.scripts import RESHARDED, Scripts
 from duecourse.domain.task import Shard
 from duecourse.errors import StoreMisused
+from duecourse.ports.clock import Clock
 
 
 class Mended(NamedTuple):
@@ -26,8 +27,16 @@ class Mend:
     The queues stay open. Raises StoreMisused and StoreUnavailable.
     """
 
-    def __init__(self, client: Client, namespace: str, lease_ms: int, tell: Callable[[str], object]) -> None:
-        self._scripts = Scripts(client, None)
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        lease_ms: int,
+        tell: Callable[[str], object],
+        clock: Clock | None = None,
+    ) -> None:
+        """`clock` is in place of the server's, for a ledger in this process."""
+        self._scripts = Scripts(client, clock)
         self._namespace = namespace
         self._lease_ms = lease_ms
         self._tell = tell
