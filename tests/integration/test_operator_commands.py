@@ -41,7 +41,7 @@ from duecourse_local.cli.app import app
 from duecourse_local.cli.ledger import place as place_of_ledgers
 from duecourse_local.cli.ledger import schedules
 from duecourse_local.cli.ledger import words as said_as
-from duecourse_local.cli.ledger.following import Followed
+from duecourse_local.cli.ledger.waiting import Waiting
 from duecourse_local.stack.state import StateFolder
 from tests.support.answering import Asked, Reply, answering
 from tests.support.commands import BARE
@@ -434,7 +434,7 @@ def test_a_wait_ends_for_a_task_that_is_deleted_meanwhile() -> None:
                 return {"tasks": [], "next_cursor": None}
             raise place_of_ledgers.Rejected(404, {})
 
-    followed = Followed(
+    followed = Waiting(
         cast(place_of_ledgers.Ledger, Forgets()), "default", [{"id": "a", "due_at": "2026-01-01T00:00:00Z"}]
     )
     followed.look()
