@@ -85,7 +85,7 @@ class DeadReplay:
         self._dry_run = dry_run
         found = groups_of(ledger, queue, wanted)
         self._all = found["tasks"]
-        # What dies again meanwhile comes behind these in the order, and is no part of them.
+        # Tasks that die again meanwhile come later in the order: they are not replayed twice.
         self._total = min(limit or self._all, self._all)
         self._kinds = Counter[str]()
         for one in found["errors"]:

@@ -2,8 +2,8 @@
 
 The form is payload 2.0 of API Gateway at the stage $default: the path has neither stage nor base path.
 
-Sources, pages of AWS: "Create AWS Lambda proxy integrations for HTTP APIs", "Lambda proxy integrations in API Gateway",
-"Invoking Lambda function URLs", "Use Lambda functions as targets of an Application Load Balancer".
+AWS documents: "Create AWS Lambda proxy integrations for HTTP APIs" and "Lambda proxy integrations in API Gateway".
+See also "Invoking Lambda function URLs" and "Use Lambda functions as targets of an Application Load Balancer".
 """
 
 import re
