@@ -32,6 +32,7 @@ from duecourse.domain.times import to_ms
 from duecourse.ports.store import Store
 from duecourse.routes.every import serve
 from duecourse.settings import parse
+from duecourse.wire.http.queues import MAX_PAGE
 from duecourse.wiring import App
 from duecourse_local.aws.access import chosen
 from duecourse_local.aws.access.chosen import Auth, Authorize
@@ -400,6 +401,14 @@ def working(store: Store, **ends: Ending) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+def test_dead_looks_at_every_page_of_queues(place: Place) -> None:
+    for n in range(MAX_PAGE):  # all of them come before `default`
+        place.store.configure(f"a-{n}", {"priority": 5})
+    die(place.store, "a")
+    [found] = place.ask("dead")["queues"]
+    assert (found["queue"], found["tasks"]) == ("default", 1)
 
 
 def test_a_replay_waits_until_its_tasks_are_over(place: Place) -> None:
