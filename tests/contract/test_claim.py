@@ -201,7 +201,7 @@ def test_a_run_after_a_lapse_is_late_since_the_lease_ended(store: Store, clock: 
     clock.advance(LEASE_MS + seen_ms)
     (task,) = claim(store)
     assert task.due_at == clock.at - seen_ms
-    store.settle(SHARD, [ending(task, Ending.DONE).begun(task, 0)])
+    store.settle(SHARD, [ending(task, Ending.DONE).with_lateness(task, 0)])
     assert [run.late_ms for run in standing(store).history] == [20, seen_ms]
     assert store.lateness_of([SHARD])[0] == {bucket_of(seen_ms): 1}
 

@@ -25,7 +25,7 @@ def counted(store: Store) -> dict[int, int]:
 
 def end(store: Store, task: Task, how: Ending, waited_ms: int, result: str = "") -> Settled:
     """The end of a run that began so long after its claim."""
-    settled = store.settle(SHARD, [ending(task, how, result=result, delay_ms=LATER_MS).begun(task, waited_ms)])
+    settled = store.settle(SHARD, [ending(task, how, result=result, delay_ms=LATER_MS).with_lateness(task, waited_ms)])
     return settled[0]
 
 

@@ -110,7 +110,7 @@ def test_a_limit_that_cannot_be_divided_is_refused_and_changes_nothing(sharded: 
 
 def work(store: Store) -> None:
     """Claim what is due, and begin and end it at once."""
-    store.settle(SHARD, [ending(task, Ending.DONE).begun(task, 0) for task in claim(store)])
+    store.settle(SHARD, [ending(task, Ending.DONE).with_lateness(task, 0) for task in claim(store)])
 
 
 def test_the_lateness_of_what_was_worked_is_known(store: Store, clock: HandClock) -> None:

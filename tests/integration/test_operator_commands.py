@@ -32,6 +32,7 @@ from duecourse.domain.times import to_ms
 from duecourse.ports.store import Store
 from duecourse.routes.every import serve
 from duecourse.settings import parse
+from duecourse.wire.http.queues import MAX_PAGE
 from duecourse.wiring import App
 from duecourse_local.aws.access import chosen
 from duecourse_local.aws.access.chosen import Auth, Authorize
@@ -41,7 +42,7 @@ from duecourse_local.cli.app import app
 from duecourse_local.cli.ledger import place as place_of_ledgers
 from duecourse_local.cli.ledger import schedules
 from duecourse_local.cli.ledger import words as said_as
-from duecourse_local.cli.ledger.following import Followed
+from duecourse_local.cli.ledger.waiting import Waiting
 from duecourse_local.stack.state import StateFolder
 from tests.support.answering import Asked, Reply, answering
 from tests.support.commands import BARE
@@ -402,6 +403,14 @@ def working(store: Store, **ends: Ending) -> Iterator[None]:
         thread.join()
 
 
+def test_dead_looks_at_every_page_of_queues(place: Place) -> None:
+    for n in range(MAX_PAGE):  # all of them come before `default`
+        place.store.configure(f"a-{n}", {"priority": 5})
+    die(place.store, "a")
+    [found] = place.ask("dead")["queues"]
+    assert (found["queue"], found["tasks"]) == ("default", 1)
+
+
 def test_a_replay_waits_until_its_tasks_are_over(place: Place) -> None:
     for id in ("a", "b", "c"):
         die(place.store, id)
@@ -434,7 +443,7 @@ def test_a_wait_ends_for_a_task_that_is_deleted_meanwhile() -> None:
                 return {"tasks": [], "next_cursor": None}
             raise place_of_ledgers.Rejected(404, {})
 
-    followed = Followed(
+    followed = Waiting(
         cast(place_of_ledgers.Ledger, Forgets()), "default", [{"id": "a", "due_at": "2026-01-01T00:00:00Z"}]
     )
     followed.look()

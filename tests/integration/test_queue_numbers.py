@@ -28,7 +28,7 @@ def test_a_queue_of_5000_tenants_is_shown_at_once(redis_client: redis.Redis) -> 
     oldest = store.stats(SHARD).oldest_due_at
     for _ in range(8):
         claimed = store.claim(SHARD, 500, lease_ms=LEASE_MS).tasks
-    store.settle(SHARD, [Settlement.of(claimed[0], Ending.DONE).begun(claimed[0], 0)])
+    store.settle(SHARD, [Settlement.of(claimed[0], Ending.DONE).with_lateness(claimed[0], 0)])
     redis_client.config_resetstat()
     began = time.monotonic()
     seen = Queues(store).get("default")

@@ -296,7 +296,7 @@ def test_a_tenant_whose_tasks_have_all_ended_leaves_nothing_behind(
     store.add([new("b", tenant=f"tenant-{n}") for n in range(20)])
     tasks = [task for _ in range(9) for task in claim(RedisStore(redis_client), 100)]
     assert len(running(redis_client)) == 20
-    store.settle(SHARD, [ending(task, Ending.DONE).begun(task, 0) for task in tasks])
+    store.settle(SHARD, [ending(task, Ending.DONE).with_lateness(task, 0) for task in tasks])
     store.sweep(SHARD, retention_ms=-1)
     assert sorted(key.decode() for key in redis_client.scan_iter()) == [
         "duecourse:shards",
@@ -385,7 +385,7 @@ def everything(store: RedisStore) -> None:
     running, *_ = claim(store)
     store.add([new("taken", tenant="other", delay_ms=LATER_MS)])
     store.take("default", "taken", "other", lease_ms=30)
-    store.settle(SHARD, [ending(running, Ending.DONE).begun(running, 0)])
+    store.settle(SHARD, [ending(running, Ending.DONE).with_lateness(running, 0)])
     store.configure("default", {"rate": None, "tenant_max_running": None})
     claim(store)
     store.group("default", "g", "tenant-1")

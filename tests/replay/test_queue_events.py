@@ -33,7 +33,7 @@ def wrong(**fields: Any) -> dict[str, str]:
 def test_a_queue_is_shown_in_numbers(store: MemoryStore, clock: HandClock) -> None:
     for id, how in (("done", Ending.DONE), ("dead", Ending.DROP)):
         task = claim_one(store, id)
-        store.settle(Shard(), [ending(task, how).begun(task, 7 if id == "dead" else 0)])
+        store.settle(Shard(), [ending(task, how).with_lateness(task, 7 if id == "dead" else 0)])
     store.add([new("running")])
     clock.advance(7)
     claim(store)

@@ -53,8 +53,10 @@ def test_a_task_that_waits_for_a_thread_is_later_than_its_claim() -> None:
 
 def test_a_lease_that_is_given_back_or_handed_to_a_function_counts_no_lateness() -> None:
     task = leased("work", {}, due_at=1_000, claimed_at=1_300)
-    assert release(task).begun(task, 5) == release(task)
+    assert release(task).with_lateness(task, 5) == release(task)
     handed = replaced(task, target="lambda:report")
     dropped = Settlement.of(handed, Ending.DROP)
-    assert dropped.begun(handed, 5) == dropped
-    assert Settlement.of(task, Ending.DONE).begun(task, 5) == Settlement.of(task, Ending.DONE, late_ms=305, waited_ms=5)
+    assert dropped.with_lateness(handed, 5) == dropped
+    assert Settlement.of(task, Ending.DONE).with_lateness(task, 5) == Settlement.of(
+        task, Ending.DONE, late_ms=305, waited_ms=5
+    )

@@ -60,6 +60,10 @@ class InvalidSettings(InvalidInput):
     """Some settings are wrong."""
 
 
+def _did_you_mean(near: str) -> str:
+    return f" Did you mean {near}?" if near else ""
+
+
 class TaskNotFound(DuecourseError):
     """The queue has no task with this id."""
 
@@ -71,8 +75,7 @@ class TaskNotFound(DuecourseError):
         self.tenant = tenant
         self.near = near
         whose = f" of tenant {tenant}" if tenant.strip("-") else ""  # a caller without a tenant is "-"
-        hint = f" Did you mean {near}?" if near else ""
-        super().__init__(f"Queue {queue} has no {what} {id}{whose}.{hint}" if id else None)
+        super().__init__(f"Queue {queue} has no {what} {id}{whose}.{_did_you_mean(near)}" if id else None)
 
 
 class QueueNotFound(DuecourseError):
@@ -85,8 +88,7 @@ class QueueNotFound(DuecourseError):
     ) -> None:
         self.queue = queue
         self.near = near
-        hint = f" Did you mean {near}?" if near else ""
-        super().__init__(f"Queue {queue} does not exist: {advice}.{hint}" if queue else None)
+        super().__init__(f"Queue {queue} does not exist: {advice}.{_did_you_mean(near)}" if queue else None)
 
 
 class QueryNotFound(DuecourseError):

@@ -87,7 +87,7 @@ def task_handler(
 
 
 def check_plain(function: object) -> None:
-    """Return if a call of the function works a task. Raises InvalidHandler for what only returns a coroutine."""
+    """Return for a plain function. Raises InvalidHandler for an async one, a generator, or no function."""
     inner = function
     while isinstance(inner, partial):
         inner = inner.func

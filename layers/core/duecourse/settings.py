@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 from duecourse.domain.access import Access
 from duecourse.domain.address import WITHOUT_BELLS, check_servers, check_store, near_url, split
-from duecourse.domain.near import UNKNOWN, near_name
+from duecourse.domain.near import UNKNOWN, nearest
 from duecourse.domain.polls import LEAST_INTERVAL_MS, MIN_INTERVAL_MS
 from duecourse.domain.query import QUEUE_PREFIX
 from duecourse.domain.quotas import Quotas
@@ -382,10 +382,9 @@ def parse(environ: Mapping[str, str]) -> Settings:
 
 
 def _unknown(name: str) -> str:
-    # All names begin alike, which would make each one near to each other.
-    known = {one.name.removeprefix(PREFIX): one.name for one in variables()}
-    near = near_name(name.removeprefix(PREFIX), known)
-    return UNKNOWN + near.replace(": ", f": {PREFIX}")
+    # Without the prefix: it would make each name like every other.
+    near = nearest(name.removeprefix(PREFIX), (one.name.removeprefix(PREFIX) for one in variables()))
+    return f"{UNKNOWN}: {PREFIX}{near}?" if near else UNKNOWN
 
 
 def _doubled(given: Mapping[str, str]) -> Iterator[FieldError]:

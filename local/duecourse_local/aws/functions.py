@@ -151,7 +151,7 @@ class Functions:
             await self._report(host, await self._delivered(host, invocation))
 
     async def _delivered(self, host: Host, invocation: Invocation) -> Delivered:
-        """Run an event until it succeeds, its retries are used up, or it is too old; and tell its end."""
+        """Run an event until it succeeds, its retries are used up, or it is too old; return its end."""
         name, policy = host.function.name, host.function.async_policy
         waits = iter(self._retry_waits[: policy.retries])
         until, tries = time.monotonic() + policy.max_age_s, 0

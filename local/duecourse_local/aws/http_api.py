@@ -128,9 +128,9 @@ def _message(status: int, message: str, headers: Mapping[str, str] | None = None
 
 
 def _busy(busy: Busy) -> Response:
-    """The answer where no slot is free: an HTTP API's own for a throttled function, else ours, which says what to do.
+    """Answer where no slot is free: API Gateway's own for a throttled function, else a 503 of this stack.
 
-    On AWS there would be another process, so that a client need not know this answer: it may send the request again.
+    AWS would start another process. So no client has to know this 503, and its text says how to go on.
     """
     if busy.throttled:
         return _message(500, "Internal Server Error")

@@ -1,13 +1,14 @@
-"""Words of the command line itself: what it says of wrong words, and what its help leaves out."""
+"""Errors on wrong commands, options and values, in plain words with near names; help without types of flags."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from duecourse.domain.near import alike
 
 OTHER_WORDS = {
     "delete": ("cancel", "purge", "schedules delete"),
@@ -29,13 +30,15 @@ OTHER_WORDS = {
     "stop": ("pause",),
     "version": ("--version",),
 }
-"""Commands of other programs, and those here that do the same."""
+"""Commands of other programs, and those of duecourse that do the same."""
+MOST_NEAR = 3
+"""Maximum number of near names in an error."""
 NOT_ONE_OF = re.compile(r"'(.*)' is not one of (.*)\.")
 WORDING = (
     (re.compile(r"^Value error, "), ""),
     (re.compile(r"^Input should "), "must "),
 )
-"""Words of the checking library about a value, and ours."""
+"""Words of pydantic about a value, and their replacements."""
 
 
 class Command(TyperCommand):
@@ -69,7 +72,7 @@ class Group(TyperGroup):
             return super().resolve_command(ctx, args)
         except UsageError as error:
             if self.get_command(ctx, args[0]) is None:
-                near = dict.fromkeys([*self._same_elsewhere(ctx, args[0]), *get_close_matches(args[0], self.commands)])
+                near = dict.fromkeys([*self._same_elsewhere(ctx, args[0]), *alike(args[0], self.commands)[:MOST_NEAR]])
                 error.message = f"No such command '{args[0]}'.{_near([*near])}"
             raise
 
@@ -101,7 +104,7 @@ def plain(message: str) -> str:
     for pattern, words in WORDING:
         message = pattern.sub(words, message)
     found = NOT_ONE_OF.fullmatch(message)
-    return message + _near(get_close_matches(found[1], re.findall(r"'([^']*)'", found[2]))) if found else message
+    return message + _near(alike(found[1], re.findall(r"'([^']*)'", found[2]))[:MOST_NEAR]) if found else message
 
 
 def _near(names: list[str]) -> str:

@@ -24,8 +24,7 @@ TRACES = "ticks leave one each 10 minutes"
 class Examination:
     """One examination of one ledger, which changes nothing; `steps` is the number of its parts.
 
-    `looked` is the number of records and entries of indexes that it has looked at so far.
-
+    `looked` is the number of records and entries of indexes examined so far.
     `events` is False where bridges are set to use none. Raises StoreUnavailable.
     """
 

@@ -54,7 +54,7 @@ class Project:
         if self.exists:
             return self.template()
         self._renew_bundle()
-        # No `init` has told git.
+        # No `init` has written a .gitignore for this folder.
         (self.state / ".gitignore").write_text("*\n")
         return self.root / BUNDLE / "template.yaml"
 

@@ -15,7 +15,8 @@ HEAD = """\
 Written from `layers/core/duecourse/settings.py` by `make reference`: change the descriptions there, not this page.
 
 Settings are environment variables. Each process checks them at its first call and names every wrong one.
-Durations are texts such as `5m`, ISO 8601, or seconds. The template sets most of them from its parameters.
+Durations are texts such as `5m`, ISO 8601, or seconds.
+The template sets most settings from its parameters, some with other defaults.
 
 | variable | default | meaning |
 | --- | --- | --- |

@@ -15,8 +15,8 @@ OF_LOGS = (LOG_FORMAT, LOG_LEVEL, LOG_GROUP)
 def united(described: Iterable[Function], environment: Environment) -> dict[str, str]:
     """Every function's variables; one that is empty here and set there is set.
 
-    Raises HarnessError where two functions want different values. Those of a LoggingConfig are then left out, for each
-    function's log has its own all the same.
+    Variables of a LoggingConfig that differ are left out: logged.py applies each function's own. Raises HarnessError
+    where two functions want different values of another variable.
     """
     wanted: dict[str, dict[str, list[str]]] = defaultdict(dict)
     for function in described:

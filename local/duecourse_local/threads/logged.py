@@ -37,7 +37,7 @@ class FunctionLogs(logging.Handler):
         super().__init__()
         least = min([logging.WARNING, *(level for one in described if (level := level_of(one)) is not None)])
         self._level = least - 1
-        """Root's level: lets the same through, and is none that code would set, so that a change by code is seen."""
+        """Level of the root logger: no code sets such a number, so that a change by code is noticed."""
         self._functions: dict[str, Logged] = {}
         self._json = JsonFormatter()
 

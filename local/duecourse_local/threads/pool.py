@@ -123,7 +123,7 @@ class ThreadPool:
             return timed_out(invocation.request_id, self.function.timeout)
 
     async def _enter(self) -> None:
-        """Have the newest code loaded, and the turn; where that fails, the slot is given back."""
+        """Load the newest code, and take the turn; after an error the slot is given back."""
         try:
             if self._handler is None or self._loaded != self._code.version:
                 await self._load_handler()

@@ -66,10 +66,8 @@ class LoggedStore:
     def begin(self, shard: Shard, deliveries: Sequence[Lease], *rest: Any) -> list[Begun]:
         """See Store."""
         answers = self._store.begin(shard, deliveries, *rest)
-        begun = [one for one in zip(deliveries, answers, strict=True) if one[1].token]
-        _log(
-            [Happened(_name(shard.queue, one.id, one.tenant), "started", _late(lease.late_ms)) for one, lease in begun]
-        )
+        begun = [(one, lease.late_ms) for one, lease in zip(deliveries, answers, strict=True) if lease.token]
+        _log([Happened(_name(shard.queue, one.id, one.tenant), "started", _late(ms)) for one, ms in begun])
         return answers
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:

@@ -1,4 +1,4 @@
-"""Dead tasks by their errors: what is the same but for its numbers is one group."""
+"""Dead tasks by their errors: errors that differ in numbers and ids alone are one group."""
 
 import re
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ ANY = "#"
 """Sign for a part that differs between the errors of a group; in a filter it matches any text."""
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*(?=:)")
-"""Name of an exception, with which an error begins."""
+"""Name of an exception at the beginning of an error."""
 _PLACE = re.compile(r" at \S+:\d+$")
 _VARYING = re.compile(
     r"\b(?P<word>status|code|http|answered|errno|error)[ :=]{1,2}\d{1,5}\b"
@@ -93,7 +93,7 @@ def _varying(found: re.Match[str]) -> str:
 
 
 def group_deaths(found: DeathsFound) -> DeadGroups:
-    """Deaths by kind and pattern, as many as make MAX_GROUPS groups."""
+    """Deaths by kind and pattern, until these are MAX_GROUPS groups."""
     groups: dict[tuple[str, str], list[Death]] = {}
     before: Death | None = None
     for death in found.deaths:
@@ -110,5 +110,5 @@ def _by_size(groups: dict[tuple[str, str], list[Death]]) -> list[DeadGroup]:
 
 
 def _group(error: str, kind: str, deaths: Iterable[Death]) -> DeadGroup:
-    first, *_, last = ordered if len(ordered := sorted(deaths, key=lambda one: one.at)) > 1 else ordered * 2
-    return DeadGroup(error, kind, len(ordered), first.at, last.at, last.id)
+    ordered = sorted(deaths, key=lambda one: one.at)
+    return DeadGroup(error, kind, len(ordered), ordered[0].at, ordered[-1].at, ordered[-1].id)

@@ -1,13 +1,13 @@
-"""Error on a text that is no JMESPath expression: the position, and the right form of a usual mistake."""
+"""Error on a text that is no JMESPath expression: the position, and the text with usual mistakes mended."""
 
 import re
 from collections.abc import Callable
 
 WRONG = "must be a JMESPath expression"
 MAX_FIXES = 10
-"""Maximum number of mistakes of one expression that its right form mends."""
+"""Maximum number of mistakes that are mended in one expression."""
 MAX_ADVICE = 200
-"""Length from which on the right form is not written out."""
+"""Maximum length of a mended expression in an error."""
 NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?(?![A-Za-z0-9_.-])")
 OPERATOR = re.compile(r"(==|!=|<|>|<=|>=|&&|\|\||\(|,)\s*$")
 """Place at which a number may be meant as a value."""

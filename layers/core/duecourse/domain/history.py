@@ -86,7 +86,7 @@ def cut_detail(text: str) -> str:
 
 
 def with_place(detail: str, place: str) -> str:
-    """A cut error with the place in code behind it, within the same bound; "" is no place."""
+    """A cut error and the place in code, together within DETAIL_LENGTH; "" is no place."""
     behind = f" at {place}" if place else ""
     return _cut(detail, DETAIL_LENGTH - len(behind.encode())) + behind
 

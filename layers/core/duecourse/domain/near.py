@@ -7,9 +7,9 @@ WRONG_DURATION = "must be a duration such as 5m, PT5M or 300 (seconds)"
 WRONG_RATE = "must be a rate such as 10/s, 600/m or 10/PT1S"
 UNKNOWN = "is not a known field"
 LIKE = 0.65
-"""Likeness from which on a known name is suggested: `priority` for `prio`."""
+"""Least likeness at which a known name is suggested: `priority` for `prio`."""
 MAX_NAME = 64
-"""Length from which on a word is no misspelt name; a comparison takes the square of it."""
+"""Maximum length of a misspelt name: a comparison takes time by the square of the length."""
 WORDS = {
     "y": "y year years",
     "mo": "mo mon month months",
@@ -41,19 +41,19 @@ def near_name(word: object, known: Iterable[str]) -> str:
     return f": {near}?" if near else ""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str], like: float = LIKE) -> str:
     """The known name that is most like this one, "" for none."""
-    return next(iter(alike(word, known)), "")
+    return next(iter(alike(word, known, like)), "")
 
 
-def alike(word: str, known: Iterable[str]) -> list[str]:
-    """Every known name that is like this one, the likest first."""
+def alike(word: str, known: Iterable[str], like: float = LIKE) -> list[str]:
+    """Every known name that is like this one in any case of letters, the likest first."""
     if not 0 < len(word) <= MAX_NAME:
         return []
     from difflib import get_close_matches  # for wrong names alone: a cold start does without
 
     spelled = {name.lower(): name for name in known}
-    return [spelled[name] for name in get_close_matches(word.lower(), spelled, len(spelled) or 1, LIKE)]
+    return [spelled[name] for name in get_close_matches(word.lower(), spelled, len(spelled) or 1, like)]
 
 
 def wrong_duration(text: str) -> str:

@@ -69,8 +69,8 @@ class Settlement(NamedTuple):
 
     `due_at` is used where given, else `delay_ms` after the server's now (again, retry, release).
     `state` is JSON text, None to leave it. `detail` is the error or reason; `result` the JSON text of Done's result.
-    `late_ms` is the time from the due time to the first line of the handler; `waited_ms` is its part after the claim.
-    It is -1 if nothing ran, or if a begin has counted it.
+    `late_ms` is the time from the due time to the first line of the handler; -1 if nothing ran, or if a begin has
+    counted it. `waited_ms` is the part of that time after the claim.
     """
 
     id: str
@@ -85,11 +85,9 @@ class Settlement(NamedTuple):
     late_ms: int = -1
     waited_ms: int = 0
 
-    def begun(self, task: Task, waited_ms: int) -> Self:
-        """The same end of a run that began so long after its claim; a lease that is given back began none.
-
-        What is handed to a function begins there.
-        """
+    def with_lateness(self, task: Task, waited_ms: int) -> Self:
+        """This end with the lateness of its run, whose handler began `waited_ms` after the claim."""
+        # A lease that is given back began no run; a function counts the begin of a task that was handed over.
         if self.ending is Ending.RELEASE or task.target:
             return self
         return self._replace(late_ms=max(0, task.claimed_at - task.due_at + waited_ms), waited_ms=waited_ms)

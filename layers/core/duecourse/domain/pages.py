@@ -9,7 +9,7 @@ from duecourse.domain.task import Status, Task
 MAX_PAGE = 100
 """The most tasks of one page."""
 PAGE_BYTES = 1_200_000
-"""Size of the texts of a page, at which it ends. An answer has up to 3.5 bytes for each, as Lambda counts its 6 MiB."""
+"""Size of a page's texts at which the page ends. Lambda counts up to 3.5 bytes for each of them in its 6 MiB."""
 BESIDE_BYTES = 8_000
 """Size of a record's other fields."""
 SECTIONS: dict[str, tuple[Status, ...]] = {
@@ -28,7 +28,7 @@ def size_of(*texts: str) -> int:
 
 
 def fitting(sizes: Iterable[int], room: int) -> tuple[int, int]:
-    """Number of records after which a page is full, one at least, and the room that is left."""
+    """Number of records, at least one, that fill a page, and the room that is left."""
     count = 0
     for size in sizes:
         count, room = count + 1, room - size
@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
     @property
     def cursor(self) -> str:
-        """The place in the words of a request: opaque, and fit for a URL."""
+        """The place as text for a request: opaque, and fit for a URL."""
         return urlsafe_b64encode(":".join(map(str, self)).encode()).decode().rstrip("=")
 
 

@@ -73,7 +73,7 @@ class Every:
 
     @property
     def is_interval(self) -> bool:
-        """True: it is elapsed time."""
+        """True: `every` counts elapsed time."""
         return True
 
 
@@ -99,7 +99,7 @@ class RRule:
 
     @property
     def is_interval(self) -> bool:
-        """True if it comes each so many hours or minutes."""
+        """True if the rule repeats by the hour or by the minute."""
         return any(f"FREQ={unit}" in self.rule.upper() for unit in ("HOURLY", "MINUTELY"))
 
 
@@ -122,14 +122,14 @@ class Rule:
 
     @property
     def gap_used(self) -> Gap:
-        """The gap by which its times are computed: an interval goes by elapsed time, unless the caller says else."""
+        """Gap by which the times are computed; by `auto`, an interval goes by elapsed time."""
         if self.gap is not Gap.AUTO:
             return self.gap
         return Gap.SKIP if self.repeat.is_interval else Gap.SHIFT
 
     @property
     def fold_used(self) -> Fold:
-        """The fold by which its times are computed."""
+        """Fold by which the times are computed; by `auto`, an interval goes by elapsed time."""
         if self.fold is not Fold.AUTO:
             return self.fold
         return Fold.BOTH if self.repeat.is_interval else Fold.FIRST
@@ -139,10 +139,8 @@ class Rule:
         return replaced(self, starts_at=at) if self.starts_at == AT_ADD else self
 
     def as_kept(self, kept: "Rule") -> "Rule":
-        """The rule of a request that asks for a kept one again: `auto` asks for no other gap and fold than it has.
-
-        A schedule of a release without `auto` has `shift` and `first`, which its caller named as little.
-        """
+        """This rule with the gap and fold of a stored rule, where `auto` here changes nothing there."""
+        # A release without `auto` stored `shift` and `first`, also where the caller had named neither.
         keeps_gap = self.gap is Gap.AUTO and kept.gap in {Gap.SHIFT, self.gap_used}
         keeps_fold = self.fold is Fold.AUTO and kept.fold in {Fold.FIRST, self.fold_used}
         return replaced(self, gap=kept.gap if keeps_gap else self.gap, fold=kept.fold if keeps_fold else self.fold)

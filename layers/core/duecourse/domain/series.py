@@ -112,9 +112,9 @@ class Series:
         """Lead times of a start that its messages are added for."""
         return tuple(lead for lead in self.leads_ms if nominal == self.first or nominal - lead > self.since)
 
-    def is_asked_by(self, other: "Series") -> bool:
-        """True if another one asks for this one again."""
-        again = replaced(other, rule=other.rule.as_kept(self.rule))
+    def matches(self, request: "Series") -> bool:
+        """True if a request describes this series as it is, so that nothing is to change."""
+        again = replaced(request, rule=request.rule.as_kept(self.rule))
         return self._asked() == again._asked()  # noqa: SLF001 - of its own class
 
     def _asked(self) -> "Series":

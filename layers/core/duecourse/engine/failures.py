@@ -14,15 +14,15 @@ from duecourse.ports.leases import LeaseStore, Settled
 from duecourse.wire.events.failures import Failure
 
 WORKED = frozenset({Ending.DONE, Ending.AGAIN, Ending.DROP})
-"""Endings of a task that was worked, for nothing else ends it so."""
+"""Endings that only a run of the handler has."""
 
 
 def settle_failure(store: LeaseStore, failure: Failure) -> dict[str, int]:
-    """Retry each task that the invocation had begun and not settled, by its own backoff; answers what became of them.
+    """Retry each task that the invocation began and did not settle, by the task's backoff; return counts by effect.
 
-    A task that it had not begun spends no attempt, unless it began none: then the function cannot start, or a task ends
-    it before any begins. Where the event never reached the function, no task spends one.
-    Keys are the values of Settled; `stale` had been settled before. Raises StoreUnavailable.
+    A task that it had not begun spends no attempt, unless it began none: then the function may be unable to start.
+    If the event never reached the function, no task spends an attempt. Keys are the values of Settled; `stale` had been
+    settled before. Raises StoreUnavailable.
     """
     counts = dict.fromkeys(map(str, Settled), 0)
     began = {task.id for task in failure.tasks if _has_begun(store, task)} if failure.arrived else set[str]()

@@ -65,7 +65,7 @@ class Meetings:
         kept = self._series.schedule(QUEUE, asked.id, tenant)
         if kept is None:
             return self._added(asked, tenant) if isinstance(asked, Series) else self._added_alone(asked, tenant)
-        if isinstance(asked, Series) and Series.of(kept.schedule).is_asked_by(asked):
+        if isinstance(asked, Series) and Series.of(kept.schedule).matches(asked):
             self._occurrences.revive(asked.id, kept.schedule.rule, tenant)  # the add before may have been cut off
             return Made(False, [], self._status(kept, tenant))
         raise ScheduleExists("A reminder that comes again has this id: change it, or delete it first.")

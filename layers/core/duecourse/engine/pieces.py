@@ -111,7 +111,7 @@ class Pieces:
         else:
             settlements = [self._run(piece.tasks[0])]
         tasks = {task.token: task for task in piece.tasks}
-        self._outbox.put((piece, [end.begun(tasks[end.token], waited_ms) for end in settlements]))
+        self._outbox.put((piece, [end.with_lateness(tasks[end.token], waited_ms) for end in settlements]))
 
     def _run(self, task: Task) -> Settlement:
         with self._threads.held_by(task.tenant) as granted:

@@ -44,7 +44,7 @@ MAX_BACKFILL = 1_000
 TRIES = 5
 """Attempts of a change beside others, where the caller names no version."""
 PROMPT_MS = 1_000
-"""Time in which a due occurrence is claimed where nothing holds it: only after that it is said to wait."""
+"""Usual time until a due occurrence is claimed; `why` says that it waits only after that."""
 OF_TASKS = {"payload", "retry", "deadline_ms", "notify"}
 """Fields that the occurrences have as tasks."""
 CREDENTIALS = "a schedule keeps no credentials: name one of yours in `auth`"
@@ -57,7 +57,7 @@ def _fits(_kind: str, _payload: str) -> None:
 
 
 def _runs(_kind: str) -> bool:
-    """Take any kind for one that runs."""
+    """Treat each kind as one that runs."""
     return True
 
 
@@ -330,7 +330,7 @@ class Schedules:
         return shown_times(self._calendar, schedule.rule.time_zone, due, now)
 
     def _live(self, schedule: Schedule, one: Occurrence) -> Task | None:
-        """The task of an occurrence that has not ended, as far as the schedule knows."""
+        """Task of an occurrence that has not ended by the schedule's record; None for others."""
         return self._task(schedule, occurrence_id(schedule.series, one.nominal)) if one.became is Became.LIVE else None
 
     def _task(self, schedule: Schedule, id: str) -> Task | None:
@@ -354,7 +354,7 @@ def _passed(schedule: Schedule, one: Occurrence, task: Task | None) -> Passed:
 
 
 def _is_late(task: Task, now: int) -> bool:
-    """True if a task is due and nobody has claimed it yet, though they had time to."""
+    """True if a task has been due for PROMPT_MS, and nobody has claimed it."""
     return task.status is Status.SCHEDULED and task.due_at <= now - PROMPT_MS
 
 

@@ -115,8 +115,7 @@ class LeaseStore(Ledger, Protocol):
         token begins it (`begin`), or settles it directly. A delivery that lapses first spends no attempt: the task is
         due again, later each time. It is dead after 20 deliveries of one run that its target was free to begin. The
         target of a delivery was busy if it has begun or run another task of the shard since: it has fewer places then.
-        A task whose target has no room is put aside until there
-        is room, and delays no other task.
+        A task whose target has no room is put aside until there is room, and delays no other task.
 
         With `kinds`, those alone and the kinds in `deliveries` are claimed. A task of any other kind is put aside for
         30 s, and delays no other task; a claim that names its kind has it at once.

@@ -15,7 +15,6 @@ from duecourse.routes.request import app, by, served, tenant
 from duecourse.wire.http import bulk, dead, pages, queues
 from duecourse.wire.http.fields import DeadlineField, ErrorText, Name
 
-CURSOR = "Cursor: the `next_cursor` of the previous answer to the same request."
 SINCE = "Filter: tasks that died since an instant, or since a duration before now, such as `PT1H`."
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
@@ -67,7 +66,7 @@ def list_dead(
     group: Annotated[Name | None, Query(description="Filter: tasks of this group, such as one reminder's.")] = None,
     error: Annotated[ErrorText | None, Query(description=pages.ERROR)] = None,
     since: Annotated[DeadlineField | None, Query(description=SINCE)] = None,
-    cursor: Annotated[bulk.BulkCursor | None, Query(description=CURSOR)] = None,
+    cursor: Annotated[bulk.BulkCursor | None, Query(description=pages.CURSOR)] = None,
     limit: Annotated[dead.DeadLimit, Query(description="Maximum number of tasks to look at.")] = DEFAULT_BULK,
 ) -> dead.DeadAnswer:
     """Show the dead tasks of a queue by their errors: number, kind, first and last death, and an example."""

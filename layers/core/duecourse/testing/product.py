@@ -182,7 +182,7 @@ class Duecourse:
             return self._app.targets.hand_over(target, [task])
         end = self._runner.run(task)
         self._functions.stop_if_interrupted()
-        return [end.begun(task, 0)]
+        return [end.with_lateness(task, 0)]
 
     def _keep_up(self) -> None:
         """Sweep the ledger, as a tick does: what ended long ago is forgotten."""

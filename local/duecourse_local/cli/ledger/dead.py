@@ -7,19 +7,21 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from duecourse.domain.bulk import MAX_BULK
 from duecourse.domain.dead import ANY
 from duecourse.domain.history import DETAIL_LENGTH
 
 from .. import console
 from . import fields, words
 from .command import Screen, on_ledger
+from .listing import every_queue
 from .place import Document, Ledger
 
 LONGEST_FILTER = 100
-"""Length of an error in a line to copy; of a longer one its beginning and its end."""
+"""Maximum length of an error in a line to copy; of a longer one, the line has both ends."""
 NO_REASON = "(no error)"
 SPECIAL = set('"$`\\!')
-"""Characters that mean something to a shell within double quotes."""
+"""Characters with a meaning within double quotes of a shell."""
 
 
 @on_ledger
@@ -63,7 +65,7 @@ def _each(ledger: Ledger, queue: str, wanted: Document) -> Iterator[Document]:
     """Groups of all requests."""
     cursor: str | None = None
     while True:
-        query = {**wanted, **fields.given(cursor=cursor), "limit": str(fields.MOST)}
+        query = {**wanted, **fields.given(cursor=cursor), "limit": str(MAX_BULK)}
         answer = ledger.ask("GET", fields.queue_path(queue, "/dead"), query)
         yield from answer["errors"]
         cursor = answer["next_cursor"]
@@ -74,7 +76,7 @@ def _each(ledger: Ledger, queue: str, wanted: Document) -> Iterator[Document]:
 def _queues(ledger: Ledger, queue: str | None) -> list[str]:
     if queue is not None:
         return [queue]
-    return [one["queue"] for one in ledger.ask("GET", "/queues")["queues"] if one["tasks"]["dead"]]
+    return [one["queue"] for one in every_queue(ledger) if one["tasks"]["dead"]]
 
 
 def _show(found: list[Document], place: str) -> None:
@@ -83,8 +85,7 @@ def _show(found: list[Document], place: str) -> None:
     for number, queue in enumerate(found):
         if number:
             console.out.print()
-        tasks = "1 dead task" if queue["tasks"] == 1 else f"{queue['tasks']:,} dead tasks"
-        console.say_line(f"queue {queue['queue']}: {tasks}")
+        console.say_line(f"queue {queue['queue']}: {words.number_of(queue['tasks'], 'dead task')}")
         width = len(f"{queue['errors'][0]['count']:,}")
         for one in queue["errors"]:
             _show_group(queue["queue"], one, width, place)

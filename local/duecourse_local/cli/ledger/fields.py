@@ -32,8 +32,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the tasks and cha
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before.")]
 Force = Annotated[bool, typer.Option("--force", help="Take running tasks from their workers.")]
 DEFAULT = DEFAULT_QUEUE
-MOST = 10_000
-"""Number of dead tasks of one request: each step of it takes the store some milliseconds."""
 LONGEST_ERROR = 40
 """Number of characters of an error that a table shows."""
 

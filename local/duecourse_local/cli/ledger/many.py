@@ -6,7 +6,7 @@ import typer
 
 from ...stack.problems import HarnessError
 from .. import console
-from . import fields
+from . import fields, words
 from .command import Screen, agreed, on_ledger
 from .place import Document, Ledger, Rejected
 
@@ -112,12 +112,15 @@ def _act(ledger: Ledger, screen: Screen, what: _Many, *, dry_run: bool, yes: boo
     if not count:
         screen.answer({done: 0, "dry_run": dry_run}, lambda _: _show_nothing(ledger, what))
         return
-    question, instead = f"{_tasks(count)} of queue {what.queue} will be {done}. Go on?", ", or --dry-run to count only"
+    question, instead = (
+        f"{words.number_of(count, 'task')} of queue {what.queue} will be {done}. Go on?",
+        ", or --dry-run to count only",
+    )
     if not dry_run and agreed(question, yes=yes, screen=screen, instead=instead):
         count = _each(ledger, done, path, body, count)
     elif not dry_run:
         raise typer.Exit(1)
-    text = f"{_tasks(count)} of queue {what.queue} {'would be ' if dry_run else ''}{done}"
+    text = f"{words.number_of(count, 'task')} of queue {what.queue} {'would be ' if dry_run else ''}{done}"
     screen.answer({done: count, "dry_run": dry_run}, lambda _: console.say_line(text))
 
 
@@ -141,7 +144,3 @@ def _each(ledger: Ledger, done: str, path: str, body: Document, total: int | Non
             bar.update(task, completed=count)
             if cursor is None:
                 return count
-
-
-def _tasks(count: int) -> str:
-    return f"{count:,} task{'' if count == 1 else 's'}"

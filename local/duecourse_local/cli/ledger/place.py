@@ -77,7 +77,7 @@ class Asked(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The options again, for a line to copy: no token, and no password of a store, is in it."""
+        """The same options for a line to copy, without a token and without a password of the store."""
         shown = {
             "store": self.store and masked_text(self.store),
             "url": self.url,

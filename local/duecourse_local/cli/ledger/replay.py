@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from duecourse.domain.spoken import counted
+from duecourse.domain.replay import MAX_REPLAY
 from duecourse.domain.times import format_duration, parse_rate
 
 from ...stack.problems import HarnessError
@@ -15,11 +15,8 @@ from . import fields, words
 from .changes import tell
 from .command import FAILED, Screen, on_ledger
 from .dead import groups_of
-from .following import Followed, follow
 from .place import Document, Ledger
-
-MOST = 1_000
-"""The most tasks of one request for a replay."""
+from .waiting import Waiting, wait_for_all
 
 
 @on_ledger
@@ -61,7 +58,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one for each option
         answer = ledger.ask("POST", fields.task_path(id, "/replay"), {"queue": queue})
         tasks, text = [answer["task"]], ""
     else:
-        asked = Asked(ledger, queue, fields.given(kind=kind, error=error), rate, limit, dry_run)
+        asked = DeadReplay(ledger, queue, fields.given(kind=kind, error=error), rate, limit, dry_run)
         answer = asked.answer(with_tasks=screen.as_json or verbose or not dry_run)
         tasks, text = answer["tasks"], asked.text(answer["replayed"])
         if verbose and not screen.as_json:
@@ -69,13 +66,13 @@ def replay(  # noqa: PLR0913, PLR0917 - one for each option
     if not (wait and tasks):
         screen.answer(answer, lambda found: console.say_line(text) if text else tell(found["task"], "replayed"))
         return
-    followed = Followed(ledger, queue, tasks)
-    follow(followed, text or f"{id} replayed")
-    _show_ends(followed, screen, answer)
+    waiting = Waiting(ledger, queue, tasks)
+    wait_for_all(waiting, text or f"{id} replayed")
+    _show_ends(waiting, screen, answer)
 
 
-class Asked:
-    """A replay of a queue's dead tasks by requests of a bounded size, which keep one rate together."""
+class DeadReplay:
+    """A replay of a queue's dead tasks, in requests of a bounded size that keep one rate together."""
 
     def __init__(
         self, ledger: Ledger, queue: str, wanted: Document, rate: str | None, limit: int | None, dry_run: bool
@@ -88,7 +85,7 @@ class Asked:
         self._dry_run = dry_run
         found = groups_of(ledger, queue, wanted)
         self._all = found["tasks"]
-        # What dies again meanwhile comes behind these in the order, and is no part of them.
+        # Tasks that die again meanwhile come later in the order: they are not replayed twice.
         self._total = min(limit or self._all, self._all)
         self._kinds = Counter[str]()
         for one in found["errors"]:
@@ -114,7 +111,7 @@ class Asked:
     def _body(self, done: int, cursor: str | None) -> Document:
         delay = format_duration(self._spread_ms(done)) if self._rate and done else None
         body = fields.given(rate=self._rate, cursor=cursor, delay=delay)
-        return {**self._wanted, **body, "limit": min(MOST, self._total - done), "dry_run": self._dry_run}
+        return {**self._wanted, **body, "limit": min(MAX_REPLAY, self._total - done), "dry_run": self._dry_run}
 
     def _spread_ms(self, count: int) -> int:
         return count * self._per_ms // self._count
@@ -123,7 +120,7 @@ class Asked:
         """The replay in one line."""
         done = "would be replayed" if self._dry_run else "replayed"
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self._kinds.most_common())
-        text = f"{counted(replayed, 'dead task')} of queue {self._queue} {done}"
+        text = f"{words.number_of(replayed, 'dead task')} of queue {self._queue} {done}"
         if replayed == self._all and replayed:
             text += f": {kinds}"
         elif replayed:
@@ -143,11 +140,11 @@ def _read_rate(text: str) -> tuple[int, int]:
     return count, per_ms
 
 
-def _show_ends(followed: Followed, screen: Screen, answer: Document) -> None:
+def _show_ends(waiting: Waiting, screen: Screen, answer: Document) -> None:
     screen.answer(
-        {**answer, "ends": followed.ends}, lambda _: console.say_line(f"{followed.total:,} over: {followed.text}")
+        {**answer, "ends": waiting.ends}, lambda _: console.say_line(f"{waiting.total:,} over: {waiting.text}")
     )
-    if followed.ends["dead"]:
+    if waiting.ends["dead"]:
         raise typer.Exit(FAILED)
 
 

@@ -20,13 +20,14 @@ from .place import Document, Ledger
 
 SHOWN = ("leased", "dead")
 LEAST_S = 0.5
+"""Shortest time between two looks."""
 MOST_QUEUES = 20
 """Number of queues whose tasks are asked for: each look costs two requests a queue."""
 MOST_TASKS = 10
 """Number of tasks of each state that one look shows."""
 
 
-def _calm(every: float) -> float:
+def _check_interval(every: float) -> float:
     if every < LEAST_S:
         raise typer.BadParameter(f"must be at least {LEAST_S:g} seconds")
     return every
@@ -42,7 +43,7 @@ def top(
             help="Time between two looks, such as 2s or seconds; at least half a second.",
             metavar="DURATION",
             parser=seconds,
-            callback=_calm,
+            callback=_check_interval,
         ),
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,

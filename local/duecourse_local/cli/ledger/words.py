@@ -49,6 +49,11 @@ def brief(duration: str | None) -> str:
     return "" if duration is None else short(parse_duration(duration))
 
 
+def number_of(count: int, thing: str) -> str:
+    """A number of things: `1 task`, `2,000 tasks`."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def state(word: str) -> Text:
     """A task's state in its colour."""
     return Text(word, COLOURS.get(word, ""))

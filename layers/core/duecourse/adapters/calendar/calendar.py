@@ -140,7 +140,7 @@ def _by_rule(rule: Rule, repeat: RRule, low: int) -> Iterator[int]:
 
 
 class _Counted(NamedTuple):
-    """A recurrence rule from a start (epoch s), with all that makes instants of its times."""
+    """A recurrence rule, its start (epoch s), and the zone, gap and fold that make instants of its times."""
 
     text: str
     start: int
@@ -149,7 +149,7 @@ class _Counted(NamedTuple):
     fold: Fold
 
     def seconds(self, low: int) -> Iterator[int]:
-        """Instants later than about `low` (epoch s), to the end by COUNT or UNTIL."""
+        """Instants from shortly before `low` (epoch s) on, to the end by COUNT or UNTIL."""
         pattern = rule_times(self.text, clock.wall(self.zone, self.start))
         found = clock.instants(pattern.walls, clock.earliest_wall(self.zone, low), self.zone, self.gap, self.fold)
         if pattern.until_at is not None:

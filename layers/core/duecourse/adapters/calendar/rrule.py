@@ -1,6 +1,6 @@
 """Wall-clock times of a recurrence rule of RFC 5545.
 
-A look begins at the period of the asked time. COUNT is of instants, which a zone makes of these times.
+A search begins at the period of the given time. COUNT is applied to instants, by calendar.py.
 """
 
 from bisect import bisect_left
@@ -53,10 +53,8 @@ class RuleTimes:
         self._in_day = units * min(len(self._clocks), len(self._places) or len(self._clocks))
 
     def uncounted(self, passes: int) -> int:
-        """An instant (epoch s) before which COUNT cannot be reached, if a wall-clock time has so many instants.
-
-        Nothing is counted for the days before: each has the most times that a day can have.
-        """
+        """Instant (epoch s) before which COUNT is not reached, if a wall-clock time has at most `passes` instants."""
+        # An estimate that needs no counting: each day is taken to have the most times that a day can have.
         days = (self.count or 0) // (passes * self._in_day)
         return (self._start // DAY_S + days - 1) * DAY_S  # a wall clock is less than a day ahead of UTC
 

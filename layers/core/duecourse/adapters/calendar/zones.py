@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from duecourse.domain.near import nearest
 from duecourse.errors import FieldError, InvalidInput
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ UNKNOWN = "must be the IANA name of a time zone"
 NO_ZONE = {"Factory", "posixrules", "localtime"}
 """Names of a machine whose zone is not set, or is its own."""
 LIKE = 0.8
-"""Likeness from which on a name is suggested for another."""
+"""Least likeness at which a name is suggested for another."""
 
 
 def version() -> str:
@@ -42,11 +43,9 @@ def zone(name: str) -> ZoneInfo:
 
 def _hint(name: str) -> str:
     """The known name that is nearest to an unknown one, by its whole name or its city."""
-    from difflib import get_close_matches
-
-    known = {text.lower(): one for one in sorted(names()) for text in (one.rpartition("/")[2], one)}
-    near = get_close_matches(name.lower(), known, 1, LIKE)
-    return f": {known[near[0]]}?" if near else ", such as Europe/Vienna or UTC"
+    known = {text: one for one in sorted(names()) for text in (one.rpartition("/")[2], one)}
+    near = nearest(name, known, LIKE)
+    return f": {known[near]}?" if near else ", such as Europe/Vienna or UTC"
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Many tasks, one state of one shard after the other, a bounded step at a time: acts (bulk.lua), deaths (dead.lua)."""
+"""Acts on many tasks (bulk.lua) and reads of deaths (dead.lua), by shard and state, in bounded steps."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

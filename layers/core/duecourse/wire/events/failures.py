@@ -12,7 +12,7 @@ from duecourse.wire.events.messages import Received
 RAN = frozenset({"Handled", "Unhandled"})
 """Function errors of invocations that took place."""
 TOO_OLD = "EventAgeExceeded"
-"""Condition of a record whose event waited for longer than its maximum age."""
+"""Condition in a record of an event that became older than its maximum age."""
 THROTTLES = frozenset(
     {
         "TooManyRequestsException",
@@ -22,7 +22,7 @@ THROTTLES = frozenset(
         "CallerRateLimitExceeded",
     }
 )
-"""Errors of Lambda itself, and their reasons, for which it did not invoke the function."""
+"""Errors of Lambda itself, and their reasons: the function was not invoked."""
 
 
 class Failure(NamedTuple):
@@ -48,7 +48,7 @@ def read_failure(message: Received) -> Failure:
 
 
 def _arrived(record: Mapping[str, Any], condition: str) -> bool:
-    """True unless there is any sign that the function was not invoked: then it had no room, and is not at fault."""
+    """False if any field shows that the function was not invoked, since it had no room."""
     error = _field(record, "responseContext", "functionError")
     if error in RAN:  # an earlier try of an event that has become too old since is such
         return True

@@ -11,7 +11,7 @@ from duecourse.wire.events.origin import wrong_origin
 T = TypeVar("T")
 SQS = "aws:sqs"
 RABBITMQ = "aws:rmq"
-BROKERS = "an event of SQS, or of Amazon MQ for RabbitMQ"
+EXPECTED = "an event of SQS, or of Amazon MQ for RabbitMQ"
 
 
 class Received(NamedTuple):
@@ -45,7 +45,7 @@ def read_each(event: Json, read: Callable[[Received], T]) -> Read[T]:
     """Read every message of a broker's event. Raises InvalidInput for another event."""
     batch = read_batch(event)
     if batch is None:
-        raise wrong_origin(event, BROKERS)
+        raise wrong_origin(event, EXPECTED)
     return read_all(batch, read)
 
 

@@ -1,4 +1,4 @@
-"""Sender of an event, by the event's shape: the error of a function that gets another one's event names it."""
+"""Sender of an event, by the event's shape, for the error of a function that got an event for another one."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ MAX_NAMED = 5
 """Maximum number of an unknown event's fields in an error."""
 MAX_TEXT = 60
 TYPES = {"bool": "true or false", "int": "a number", "float": "a number", "str": "text", "list": "a list"}
-BROKERS = {
+BY_EVENT_SOURCE = {
     "aws:sqs": "an SQS event",
     "aws:sns": "an SNS event",
     "aws:s3": "an S3 event",
@@ -23,7 +23,7 @@ BROKERS = {
     "SelfManagedKafka": "a Kafka event",
 }
 """Senders by `eventSource`, of an event or of its first record."""
-CONTEXTS = {
+BY_CONTEXT = {
     "connectionId": "a WebSocket event of API Gateway",
     "elb": "a request of a load balancer",
     "http": "a request of an HTTP API or a function URL",
@@ -32,8 +32,8 @@ CONTEXTS = {
     "resourcePath": "a request of a REST API",
 }
 """Senders by a field of `requestContext`."""
-SOURCES = {"duecourse": "an event with tasks of duecourse", "duecourse.bridge": "an event of duecourse's bridge"}
-FIELDS = {
+BY_SOURCE = {"duecourse": "an event with tasks of duecourse", "duecourse.bridge": "an event of duecourse's bridge"}
+BY_FIELD = {
     "detail-type": "an EventBridge event",
     "awslogs": "an event of CloudWatch Logs",
     "triggerSource": "an event of Cognito",
@@ -71,12 +71,14 @@ def origin_of(event: Json) -> str:
 
 def _sender(event: Mapping[str, Any]) -> str:
     context, source = event.get("requestContext"), event.get("source")
-    named = next((name for field, name in FIELDS.items() if field in event), "")
+    named = next((name for field, name in BY_FIELD.items() if field in event), "")
     if isinstance(context, Mapping):
-        named = next((name for field, name in CONTEXTS.items() if field in context), named)
-    if isinstance(source, str) and named == FIELDS["detail-type"]:
+        named = next((name for field, name in BY_CONTEXT.items() if field in context), named)
+    if isinstance(source, str) and named == BY_FIELD["detail-type"]:
         return f"{named} of {_quoted(source)}: {_quoted(event['detail-type'])}"
-    known = BROKERS.get(str(_event_source(event))) or (SOURCES.get(source) if isinstance(source, str) else None)
+    known = BY_EVENT_SOURCE.get(str(_event_source(event))) or (
+        BY_SOURCE.get(source) if isinstance(source, str) else None
+    )
     return known or named
 
 

@@ -12,7 +12,7 @@ from duecourse.domain.bulk import DEFAULT_BULK, MAX_BULK, Act, Bulk, BulkResult,
 from duecourse.domain.task import Status
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire.http.fields import Duration, ErrorText, Name, Strict, about, reject_fields
-from duecourse.wire.http.pages import ERROR, MAX_CURSOR
+from duecourse.wire.http.pages import CURSOR, ERROR, MAX_CURSOR
 
 PLACE = re.compile(r"([0-9]{1,4}):([a-z]{4,9}):([0-9]{1,15}):([A-Za-z0-9._:@~-]{0,200})")
 
@@ -55,9 +55,7 @@ class _Many(Strict):
         description="Maximum number of tasks of this request, 1 to 10,000; default 1,000.",
     )
     dry_run: StrictBool = Field(False, description="Count the tasks and change nothing. Default: false.")
-    cursor: BulkCursor | None = Field(
-        None, description="Cursor: the `next_cursor` of the previous answer to the same request."
-    )
+    cursor: BulkCursor | None = Field(None, description=CURSOR)
 
     def _bulk(self, act: Act, *statuses: Status, min_age_ms: int = 0) -> Bulk:
         act = Act.COUNT if self.dry_run else act

@@ -12,6 +12,10 @@ from duecourse.domain.times import format_instant
 from duecourse.wire.http.bulk import BulkCursor, encode_reached
 from duecourse.wire.http.fields import DeadlineField, ErrorText, Name, ShownInstant, Strict, about
 
+NextOfDead = Annotated[
+    str | None,
+    about("Value of `cursor` for the next request, if dead tasks may remain; null after the last task.", None),
+]
 DeadLimit = Annotated[int, Field(ge=1, le=MAX_BULK)]
 
 
@@ -52,10 +56,7 @@ class DeadAnswer(TypedDict):
 
     tasks: Annotated[int, about("Number of tasks in these groups.", 50)]
     errors: Annotated[list[DeadGroupView], about("Groups, the largest first.")]
-    next_cursor: Annotated[
-        str | None,
-        about("Value of `cursor` for the next request, if dead tasks may remain; null after the last task.", None),
-    ]
+    next_cursor: NextOfDead
 
 
 def show_dead(found: DeadGroups) -> DeadAnswer:

@@ -1,9 +1,9 @@
 """Requests of API Gateway, function URLs and load balancers, read as one form, and the answers in the form of each.
 
-The form is payload 2.0 of API Gateway at the stage $default: the path has neither stage nor base path. Sources of
-the forms are pages of AWS: "Create AWS Lambda proxy integrations for HTTP APIs" and "Lambda proxy integrations in API
-Gateway". "Invoking Lambda function URLs" and "Use Lambda functions as targets of an Application Load Balancer" have the
-others.
+The form is payload 2.0 of API Gateway at the stage $default: the path has neither stage nor base path.
+
+AWS documents: "Create AWS Lambda proxy integrations for HTTP APIs" and "Lambda proxy integrations in API Gateway".
+See also "Invoking Lambda function URLs" and "Use Lambda functions as targets of an Application Load Balancer".
 """
 
 import re
@@ -18,7 +18,7 @@ from duecourse.wire.events.origin import wrong_origin
 
 EXPECTED = "a request of API Gateway, a function URL or a load balancer"
 DEFAULT = "$default"
-"""Stage without a name, and route of whatever no other route takes."""
+"""Name of the stage without a name, and of the route for all requests that no other route takes."""
 PARAMETER = re.compile(r"\{([^{}+]+)(\+?)\}")
 BALANCER = "elb"
 """Field of a context that a load balancer's request has."""
@@ -60,7 +60,7 @@ def _of_payload_2(event: Mapping[str, Any], context: Mapping[str, Any], base_pat
     return {
         **event,
         "rawPath": path,
-        "rawQueryString": _text_or_none(event, "rawQueryString"),
+        "rawQueryString": _text_or_empty(event, "rawQueryString"),
         "headers": _joined(_pairs(event, "Headers"), str.lower),
         "queryStringParameters": _joined(_pairs(event, "QueryStringParameters"), str),
         "requestContext": {**context, "stage": DEFAULT, "http": {**http, "method": _method(http, "method")}},
@@ -136,7 +136,7 @@ def _without(prefix: str, path: str) -> str:
 
 
 def _body(event: Mapping[str, Any]) -> dict[str, Any]:
-    return {"body": _text_or_none(event, "body"), "isBase64Encoded": bool(event.get("isBase64Encoded"))}
+    return {"body": _text_or_empty(event, "body"), "isBase64Encoded": bool(event.get("isBase64Encoded"))}
 
 
 def _pairs(event: Mapping[str, Any], name: str) -> Pairs:
@@ -176,7 +176,7 @@ def _text(holder: Mapping[str, Any], field: str) -> str:
     return value
 
 
-def _text_or_none(holder: Mapping[str, Any], field: str) -> str:
+def _text_or_empty(holder: Mapping[str, Any], field: str) -> str:
     return "" if holder.get(field) is None else _text(holder, field)
 
 

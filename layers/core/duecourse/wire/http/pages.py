@@ -20,6 +20,7 @@ SINCE = (
     "Filter: tasks since an instant, or since a duration before now, such as `PT1H`. Counted from the add for "
     "`scheduled` and `leased`, from the end for other states."
 )
+CURSOR = "Cursor: the `next_cursor` of the previous answer to the same request."
 PLACE = re.compile(r"([a-z]{3,6}):([0-9]{1,15}):([A-Za-z0-9._:@~-]{0,200})")
 MAX_CURSOR = 400
 

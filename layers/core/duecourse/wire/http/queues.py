@@ -21,6 +21,7 @@ from duecourse.domain.queues import MAX_LIMIT, SETTINGS, QueueChanges, QueueSett
 from duecourse.domain.replay import MAX_REPLAY, Replay, Replayed
 from duecourse.domain.task import Status
 from duecourse.domain.times import DAY_MS, MAX_TEXT, RATE_PATTERN, format_duration, format_instant, split_rate
+from duecourse.wire.http.dead import NextOfDead
 from duecourse.wire.http.fields import (
     Duration,
     ErrorText,
@@ -32,7 +33,7 @@ from duecourse.wire.http.fields import (
     between,
     reject_fields,
 )
-from duecourse.wire.http.pages import ERROR, Cursor, start_of
+from duecourse.wire.http.pages import CURSOR, ERROR, Cursor, start_of
 
 MAX_SPREAD_MS = 7 * DAY_MS
 """Over how long the dead of one replay are spread at most."""
@@ -57,7 +58,7 @@ class Rate(Strict):
 
 
 class RateText:
-    """Rate that may be a text, in place of an object, in requests and in the document."""
+    """Annotation of a rate that may also be a text, for requests and for the OpenAPI document."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return no_info_before_validator_function(_object, handler(source))
@@ -122,9 +123,7 @@ class ReplayDead(Strict):
     kind: Name | None = Field(None, description="Filter: tasks of this kind.", examples=["report"])
     error: ErrorText | None = Field(None, description=ERROR, examples=["KeyError: 'prize'"])
     dry_run: StrictBool = Field(False, description="List the tasks without a replay. Default: false.")
-    cursor: Cursor | None = Field(
-        None, description="Cursor: the `next_cursor` of the previous answer to the same request."
-    )
+    cursor: Cursor | None = Field(None, description=CURSOR)
 
     @model_validator(mode="after")
     def _ends_in_time(self) -> Self:
@@ -245,10 +244,7 @@ class ReplayedAnswer(TypedDict):
     dry_run: Annotated[bool, about("True if the tasks were listed without a replay.", False)]
     more: Annotated[bool, about("True if more dead tasks may remain.", False)]
     tasks: Annotated[list[ReplayedTask], about("Tasks, in the order in which they died.")]
-    next_cursor: Annotated[
-        str | None,
-        about("Value of `cursor` for the next request, if dead tasks may remain; null after the last task.", None),
-    ]
+    next_cursor: NextOfDead
 
 
 def show_queue(seen: QueueStatus) -> QueueView:

@@ -2,8 +2,8 @@
 -- Notifications that are scheduled it leaves alone.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard (of tenants the one) and walk, then: what it does (count, delete, cancel), how many at most, for
---         how long (ms) a task is there at least, where it is scheduled or leased, or is ended, by whom
+-- ARGV    those of shard (of tenants the one) and walk, then: act (count, delete, cancel), most tasks, least age (ms)
+--         since the add of a task that is scheduled or leased, since the end of another; by whom
 -- RETURNS {now, bell_at, how many, how far it looked: at, id ("" before all of that instant), or nothing where that is
 --         all}
 

@@ -1,4 +1,4 @@
--- Reads of what a tenant's dead tasks died, those after a place in their order: a bounded step; changes nothing.
+-- Reads the errors of a tenant's dead tasks after a place in their order, in a bounded step. Changes nothing.
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard (of tenants the one) and walk, then: limit
@@ -10,7 +10,7 @@ require 'walk'
 local limit = tonumber(ARGV[shard.FIRST])
 local found = {}
 
--- Whether there is room for more after this one.
+-- True if there is room for another after this one.
 local function look(sid, score, data)
   local r = record.open(data)
   if r and walk.fits(sid, r, score) then

@@ -5,15 +5,15 @@
 --         A again, R retry, X drop, B release, F failed: a retry, by a delivery's token too that was begun, V
 --         undelivered),
 --         1 where due counts from now, due 6, 1 where it has details, how late its handler began 4 (ms, 4294967295
---         where that does not count), how long after the claim 4 (ms); the stored id of each; the details of those that have any: state length 2 (65535 as it is), state, detail length 2, detail,
---         result
+--         where that does not count), how long after the claim 4 (ms); the stored id of each; the details of those that
+--         have any: state length 2 (65535 as it is), state, detail length 2, detail, result
 -- RETURNS {now, bell_at, {reply...}}; a reply is 1 done, 2 again, 3 retried, 4 dead, 5 released, 0 stale; there are
 --         fewer than leases where its bytes ran out before the last
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local SIZE, HEAD = 31, '>c14BBI6BI4I4'
-local UNCOUNTED = 4294967295 -- the lateness of one that is counted elsewhere, or began nothing
+local UNCOUNTED = 4294967295 -- lateness of a lease that is counted elsewhere, or began nothing
 local KEPT = 65535 -- the length of a state that stays as it is
 local HEADS_OF_ALL = ARGV[shard.FIRST]
 local count = #HEADS_OF_ALL / SIZE

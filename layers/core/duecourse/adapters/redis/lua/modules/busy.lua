@@ -1,36 +1,37 @@
--- Functions that are busy: since when, and how many tasks they are handed meanwhile. A verb that speaks of this requires
--- it where it is needed; it follows a script's first write.
+-- Functions that are busy: until when they count as that, and how many tasks they are handed meanwhile.
+--
+-- A script requires it where it is needed, after the script's first write.
 
 local THROTTLED = 60000 -- ms for which a target counts as busy after an event that it had no room for
 local STEP = 5000 -- ms
 local FEWEST = 10 -- places that a busy target keeps: one invocation takes as many tasks
 
--- A target counts as busy as long as a lease may last that it began: noted by its name, and by the kind of task, for the
--- record of one that runs tells no more.
+-- A target counts as busy until the lease ends that it began last. That is noted by its name, and by the kind of task:
+-- the record of a task that runs has no target.
 local function fields_of(target, kind)
   return 'busy:' .. target, 'busy:kind:' .. kind
 end
 
--- Notes until when, where that is known as much earlier: not for each of many begins.
+-- Notes an end that is over STEP later than the known one: many begins in a row cost few writes.
 local function note(field, known, until_at)
   if until_at > tonumber(known or 0) + STEP then
     call('HSET', shard.META, field, values.text_of(until_at))
   end
 end
 
--- Somebody runs a task of this kind, under a lease that ends then.
+-- Notes that a task of this kind runs, under a lease that ends then.
 function busy.runs(kind, ends_at)
   local _, field = fields_of('', kind)
   note(field, call('HGET', shard.META, field), ends_at)
 end
 
--- An event had no room at the target.
+-- Notes that the target had no room for an event.
 function busy.throttled(r)
   local field = fields_of(r.target, '')
   note(field, call('HGET', shard.META, field), shard.NOW + THROTTLED)
 end
 
--- Whether the target of a delivery has begun or run anything since it was handed over.
+-- True if the target of a delivery has begun or run any task since the delivery was handed over.
 function busy.is_busy(r)
   local known = call('HMGET', shard.META, fields_of(r.target, record.kind_of(r.rest)))
   return math.max(tonumber(known[1] or 0), tonumber(known[2] or 0)) >= r.claimed
@@ -45,8 +46,7 @@ local function set_places(target, fits, since)
   call('HSET', shard.META, 'fits:' .. target, values.text_of(fits) .. ':' .. since)
 end
 
--- A delivery came back that its target was too busy to begin: it has half of its places from now on, once for all that
--- it was handed before.
+-- Halves the places of a target that was too busy to begin a delivery, once for all deliveries handed over before.
 function busy.halve(r)
   local fits, since = places_of(call('HGET', shard.META, 'fits:' .. r.target))
   if r.claimed > tonumber(since or -1) then
@@ -55,7 +55,7 @@ function busy.halve(r)
   end
 end
 
--- A target begins tasks of a kind, whose leases end then. Where it has fewer places it has one more.
+-- Notes that a target begins tasks of a kind, whose leases end then. A target with fewer places gets one more.
 function busy.begins(target, kind, ends_at)
   local by_target, by_kind = fields_of(target, kind)
   local known = call('HMGET', shard.META, by_target, by_kind, 'fits:' .. target)

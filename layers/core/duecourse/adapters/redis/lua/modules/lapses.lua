@@ -1,4 +1,4 @@
--- What comes of leases that lapse and of deliveries that nobody begins. A verb requires it where there are such.
+-- Leases that lapse, and deliveries that nobody begins. A script requires it where there are any.
 
 -- Deliveries that come to nothing. ------------------------------------------------------------------------------------
 
@@ -18,8 +18,8 @@ local function last_of(log)
   return letter, size >= fields.ENTRY_SIZE + 4 and unpack_struct('>I4', log, last + fields.ENTRY_SIZE), last
 end
 
--- Strikes of one run are counted over its deliveries that were none, and these over strikes: where the log ends in an
--- entry of each, the one of this letter comes last.
+-- Moves the entry with this letter to the log's end, if the log ends in one entry of each kind for one run: so both
+-- kinds of deliveries in a row are counted, however they alternate.
 local function bring_last(r, outcome)
   local body, state, result, log = record.split(r.rest)
   local other = outcome == fields.RAN_RELEASE and fields.RAN_UNDELIVERED or fields.RAN_RELEASE

@@ -1,6 +1,7 @@
--- How late tasks began, from their due time to the first line of their handlers, as counts in buckets
--- (domain/lateness.py). A function's are counted at its begin, those of the request that takes a task at the take; the
--- settle brings all others, for whoever claims many has not begun them.
+-- Lateness of tasks, from the due time to the first line of the handler, as counts in buckets (domain/lateness.py).
+--
+-- Begin counts the tasks of functions, take counts queries, and settle counts all others: a claim of many tasks begins
+-- none of them.
 
 local SLOT, SLOTS = 300000, 13 -- of domain/lateness.py
 

@@ -89,7 +89,7 @@ local function entries_of_group()
   return walk.here(sids), #sids == LOOK and walk.place('0', sids[#sids]) or nil
 end
 
--- The entries of the group that is meant, or of the whole section.
+-- The entries of the filtered group, or of the whole section.
 function walk.meant()
   if walk.group == '' then
     return walk.entries()
@@ -97,7 +97,7 @@ function walk.meant()
   return entries_of_group()
 end
 
--- Whether a record's error has all parts of the text that is meant, in their order.
+-- True if a record's error has all parts of the filter `error`, in their order.
 local function has_error(r)
   local text, from = record.error_of(r), 1
   for part in string.gmatch(error, '[^#]+') do
@@ -110,12 +110,12 @@ local function has_error(r)
   return true
 end
 
--- When a task was added, if it is not over, else when it ended.
+-- Time of the add of a task that is not over, else of its end.
 function walk.began(r, score)
   return live and r.created or tonumber(score)
 end
 
--- Whether a record is one that is meant.
+-- True if a record passes all filters.
 function walk.fits(sid, r, score)
   local by_end, kind_end = record.ends_of(r.rest)
   return (status == '' or r.status == byte(status))
@@ -125,7 +125,7 @@ function walk.fits(sid, r, score)
     and (error == '' or has_error(r))
 end
 
--- Whether every task is meant, whatever it is.
+-- True if there is no filter but the status.
 function walk.is_for_all()
   return kind .. walk.group .. error == '' and since == 0
 end

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import typer
 from rich.progress import BarColumn, TextColumn
 
-from duecourse.domain.spoken import counted
 from duecourse.domain.times import parse_instant
 
 from .. import console
@@ -21,15 +20,14 @@ LOOK_S = 0.5
 LINE_S = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 EACH = 20
-"""Number of tasks that are asked for by id where the lists show no end of theirs."""
+"""Number of tasks that one look asks for by id."""
 MISSING, INTERRUPTED = 404, 130
 
 
-class Followed:
+class Waiting:
     """Replayed tasks of a queue: those that are not over, and the number of each end.
 
-    The lists of what ended since the first of them was due are read on and on, never a task by its id, as long as they
-    show the ends.
+    Each look reads on in the lists of ended tasks. Only when these show no new end, it asks for tasks by their ids.
     """
 
     def __init__(self, ledger: Ledger, queue: str, tasks: Sequence[Document]) -> None:
@@ -93,24 +91,24 @@ class Followed:
         return f"about {words.short(round(left_ms / 1_000) * 1_000)} left" if left_ms >= 1_000 else ""
 
 
-def follow(followed: Followed, text: str) -> None:
-    """Say what was replayed, and wait; with a bar, or with lines where there is no terminal. Ctrl-C: exit code 130."""
+def wait_for_all(waiting: Waiting, text: str) -> None:
+    """Print `text`, and wait with a bar, or with lines where there is no terminal. Ctrl-C ends with exit code 130."""
     began = said = time.monotonic()
     try:
         console.progress(text)
         with console.bar(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}")) as bar:
-            task = bar.add_task("", total=followed.total, left="")
-            followed.look()
-            while followed.pending:
+            task = bar.add_task("", total=waiting.total, left="")
+            waiting.look()
+            while waiting.pending:
                 now = time.monotonic()
-                left = followed.left(now - began, round(time.time() * 1_000))
-                bar.update(task, completed=followed.total - len(followed.pending), description=followed.text, left=left)
+                left = waiting.left(now - began, round(time.time() * 1_000))
+                bar.update(task, completed=waiting.total - len(waiting.pending), description=waiting.text, left=left)
                 if bar.disable and now - said >= LINE_S:
                     said = now
-                    console.progress(f"{len(followed.pending):,} of {followed.total:,} wait: {followed.text}; {left}")
+                    console.progress(f"{len(waiting.pending):,} of {waiting.total:,} wait: {waiting.text}; {left}")
                 time.sleep(LOOK_S)
-                followed.look()
+                waiting.look()
     except KeyboardInterrupt:
-        waiting = counted(len(followed.pending), "task")
-        console.progress(f"stopped waiting: {waiting} not over yet; they go on without this command")
+        left = words.number_of(len(waiting.pending), "task")
+        console.progress(f"stopped waiting: {left} not over yet; they go on without this command")
         raise typer.Exit(INTERRUPTED) from None
