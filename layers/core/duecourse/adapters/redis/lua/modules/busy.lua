@@ -4,6 +4,7 @@
 local THROTTLED = 60000 -- ms for which a target counts as busy after an event that it had no room for
 local STEP = 5000 -- ms
 local FEWEST = 10 -- places that a busy target keeps: one invocation takes as many tasks
+local LONGEST = 86400000 -- ms, the longest lease
 
 -- A target counts as busy as long as a lease may last that it began: noted by its name, and by the kind of task, for the
 -- record of one that runs tells no more.
@@ -11,9 +12,15 @@ local function fields_of(target, kind)
   return 'busy:' .. target, 'busy:kind:' .. kind
 end
 
+-- Until when, as it was noted, 0 for never. What no lease reaches was noted before the clock was put back.
+local function until_of(known)
+  local until_at = tonumber(known or 0)
+  return until_at <= shard.NOW + LONGEST and until_at or 0
+end
+
 -- Notes until when, where that is known as much earlier: not for each of many begins.
 local function note(field, known, until_at)
-  if until_at > tonumber(known or 0) + STEP then
+  if until_at > until_of(known) + STEP then
     call('HSET', shard.META, field, values.text_of(until_at))
   end
 end
@@ -33,7 +40,7 @@ end
 -- Whether the target of a delivery has begun or run anything since it was handed over.
 function busy.is_busy(r)
   local known = call('HMGET', shard.META, fields_of(r.target, record.kind_of(r.rest)))
-  return math.max(tonumber(known[1] or 0), tonumber(known[2] or 0)) >= r.claimed
+  return math.max(until_of(known[1]), until_of(known[2])) >= r.claimed
 end
 
 local function places_of(text)
@@ -49,7 +56,8 @@ end
 -- it was handed before.
 function busy.halve(r)
   local fits, since = places_of(call('HGET', shard.META, 'fits:' .. r.target))
-  if r.claimed > tonumber(since or -1) then
+  since = tonumber(since or -1)
+  if r.claimed > since or since > shard.NOW then
     fits = fits or tonumber(call('HGET', shard.META, 'out:' .. r.target) or 0)
     set_places(r.target, math.max(math.floor(fits / 2), FEWEST), shard.NOW_TEXT)
   end
