@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 from dateutil.rrule import rrulestr
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from duecourse.adapters.calendar.rrule import rule_times
@@ -484,6 +484,11 @@ def wall(shown: datetime) -> int:
 # Not made smaller: dateutil looks for what a smaller rule lacks to the year 9999.
 @settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(rules(), STARTS, st.integers(0, 400))
+@example(
+    "FREQ=WEEKLY;INTERVAL=1;WKST=SA;BYSECOND=32,14,34;BYDAY=SA,FR;BYMINUTE=45,35;BYSETPOS=-2,3",
+    datetime(2023, 1, 2, 18, 22, 22),
+    0,
+)
 def test_a_rule_has_the_times_that_dateutil_gives(text: str, start: datetime, later: int) -> None:
     end = start + timedelta(days=2_000)
     found = []
@@ -496,8 +501,9 @@ def test_a_rule_has_the_times_that_dateutil_gives(text: str, start: datetime, la
     expected = [wall(one) for one in islice(rrulestr(text, dtstart=start), len(found))]
     # dateutil counts the places of a first week from the start.
     begin = wall(start + timedelta(days=7)) if "WEEKLY" in text else wall(start)
-    alike = [at for at in found if at >= begin]
-    assert alike == [at for at in expected if at >= begin][: len(alike)]
+    alike, theirs = ([at for at in times if at >= begin] for times in (found, expected))
+    # What it has more of there, its list of the same length lacks at the end.
+    assert alike[: len(theirs)] == theirs[: len(alike)]
     since = found[min(later, len(found) - 1)]
     rest = [at for at in found if at >= since]
     assert list(islice(rule_times(text, wall(start)).walls(since), len(rest))) == rest
