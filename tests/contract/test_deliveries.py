@@ -19,6 +19,7 @@ from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim_one, endi
 TARGET = "lambda:report"
 DELIVERY_MS = 120_000
 MOST_UNDELIVERED = 20
+YEAR_MS = 31_536_000_000
 PUT_ASIDE_MS = 900_000
 """Time after which a claim looks again at a task that was put aside, unless something makes it due before."""
 NONCES = count(1)
@@ -437,6 +438,47 @@ def test_one_past_its_deadline_that_is_not_delivered_is_dead(store: Store, clock
     clock.advance(6)
     assert settle(store, task, Ending.UNDELIVERED) is Settled.DEAD
     assert standing(store).status is Status.DEAD
+
+
+def test_a_clock_that_is_put_back_excuses_no_delivery(store: Store, clock: HandClock) -> None:
+    clock.advance(YEAR_MS)
+    [other] = hand_over(store, "b")
+    assert settle(store, begun(store, other), Ending.DONE) is Settled.DONE
+    clock.advance(-YEAR_MS)
+    store.add([new("a", kind="report")])
+    for _ in range(MOST_UNDELIVERED):
+        claim(store)
+        waits_a_minute(store, clock)
+    assert standing(store).error.startswith("undelivered")
+
+
+def test_a_target_is_busy_again_after_its_clock_is_put_back(store: Store, clock: HandClock) -> None:
+    clock.advance(YEAR_MS)
+    [other] = hand_over(store, "b")
+    assert settle(store, begun(store, other), Ending.DONE) is Settled.DONE
+    clock.advance(-YEAR_MS)
+    _, b = hand_over(store, "a", "c")
+    begun(store, b)
+    waits_a_minute(store, clock)
+    [entry] = standing(store).log
+    assert isinstance(entry, Run)
+    assert (entry.outcome, standing(store).error) == ("release", "")
+
+
+@pytest.mark.parametrize("lapses", [True, False])
+def test_a_task_whose_deadline_ends_while_it_waits_says_what_it_died_of(
+    store: Store, clock: HandClock, lapses: bool
+) -> None:
+    [waits] = hand_over(store, "a", deadline_ms=DELIVERY_MS - 1)
+    begin(store, *hand_over(store, "b"))
+    clock.advance(DELIVERY_MS)
+    if lapses:
+        store.sweep(SHARD, retention_ms=LATER_MS)
+    else:
+        assert settle(store, waits, Ending.UNDELIVERED, detail="throttled") is Settled.DEAD
+    dead = standing(store)
+    assert (dead.status, dead.error, dead.attempt) == (Status.DEAD, "past its deadline", 1)
+    assert [entry.outcome for entry in dead.log if isinstance(entry, Run)] == ["release", "expired"]
 
 
 def test_an_event_that_never_arrives_is_no_strike_however_often(store: Store, clock: HandClock) -> None:

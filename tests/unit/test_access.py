@@ -8,6 +8,7 @@ import pytest
 from duecourse.domain.access import NOTHING, FromClaim, FromTable, Grant, Identity, Role, known_as
 from duecourse.errors import InvalidSettings
 from duecourse.settings import parse
+from duecourse.wire.http.identity import read_identity
 
 SHOP = "arn:aws:iam::123456789012:role/shop"
 NAME = "DUECOURSE_TENANT_FROM"
@@ -163,3 +164,8 @@ def test_a_token_has_the_roles_of_its_claim_and_its_scopes(claims: dict[str, Any
 
 def test_a_signed_request_has_no_claims() -> None:
     assert FromClaim("org_id").grant(Identity(SHOP)) == NOTHING
+
+
+@pytest.mark.parametrize("given", [None, "", "x", ["jwt"], 5, {}, {"jwt": []}, {"iam": "arn:aws:iam::1:role/ops"}])
+def test_what_is_no_authorizer_names_nobody(given: object) -> None:
+    assert read_identity(given) is None

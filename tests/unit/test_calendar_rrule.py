@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 from dateutil.rrule import rrulestr
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from duecourse.adapters.calendar.rrule import rule_times
@@ -494,6 +494,11 @@ def up_to(last: int, times: Iterable[int]) -> Iterator[int]:
 # Not made smaller: dateutil looks for what a smaller rule lacks to the year 9999.
 @settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(rules(), STARTS, st.integers(0, 400))
+@example(
+    "FREQ=WEEKLY;INTERVAL=1;WKST=SA;BYSECOND=32,14,34;BYDAY=SA,FR;BYMINUTE=45,35;BYSETPOS=-2,3",
+    datetime(2023, 1, 2, 18, 22, 22),
+    0,
+)
 def test_a_rule_has_the_times_that_dateutil_gives(text: str, start: datetime, later: int) -> None:
     end = start + timedelta(days=2_000)
     found = []

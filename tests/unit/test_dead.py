@@ -1,10 +1,20 @@
 """Dead tasks by their errors: what is the same but for numbers and ids is one group, and an answer is bounded."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from duecourse.domain.bulk import Reached
 from duecourse.domain.dead import MAX_GROUPS, DeadGroup, Death, DeathsFound, group_deaths, pattern_of
+from duecourse.domain.history import cut_detail
 from duecourse.domain.task import Status
+from duecourse.wire.http.dead import show_dead
+
+PIECES = (
+    "https://", "h1", "/", "?", "=", "&", "#", "token", "secret=", "5", "123", " ", "'", '"', ":", "{", "}", "<pass>",
+    "@", ";", "Bearer ", "abcdefghijklmnop1234", "•••", "x.py:9", " at ", "eyJabcdefgh12", ".", "E:", "key",
+)  # fmt: skip
+"""Parts of errors with addresses, fields and credentials."""
 
 
 @pytest.mark.parametrize(
@@ -31,6 +41,44 @@ from duecourse.domain.task import Status
 def test_an_error_is_grouped_without_what_differs_from_task_to_task(error: str, pattern: str) -> None:
     assert pattern_of(error) == pattern
     assert pattern_of(pattern) == pattern
+
+
+SECRET = "AbCdEfGhIjKlMnOp"
+
+
+@pytest.mark.parametrize(
+    ("error", "pattern"),
+    [
+        ("https://h1.example/o/12/a=b answered 404", "https://h#.example/o/#/a=b answered 404"),
+        (f"whsec_abc+d7/{SECRET} is wrong", "# is wrong"),
+        (f"https://u1:{SECRET}@h9.example/ is away", "https://#@h#.example/ is away"),
+    ],
+)
+def test_a_group_shows_no_credential_and_its_text_finds_its_tasks(error: str, pattern: str) -> None:
+    assert shown(error) == pattern
+    assert finds(pattern, error)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join).map(cut_detail))
+def test_the_filter_of_a_group_finds_every_task_of_it(error: str) -> None:
+    assert finds(shown(error), error)
+
+
+def shown(error: str) -> str:
+    """Text of the group of an error, in the answer."""
+    [group] = show_dead(group_deaths(DeathsFound([death(1, error)], None)))["errors"]
+    return group["error"]
+
+
+def finds(pattern: str, error: str) -> bool:
+    """True if the filter of lua/modules/walk.lua takes the error: its parts are there, in their order."""
+    at = 0
+    for part in filter(None, pattern.split("#")):
+        found = error.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 @pytest.mark.parametrize("text", ["9" * 400, "a-" * 200, "9-a" * 133, "0x" * 200, "status " * 57, " at " * 100])

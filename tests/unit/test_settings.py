@@ -1,11 +1,14 @@
 """Settings: what the environment may say, and that every wrong variable is named at once."""
 
+from pathlib import Path
+
 import pytest
 
 from duecourse.errors import InvalidSettings
 from duecourse.settings import Settings, parse, variables
 from duecourse_local.reference import settings as settings_page
 from duecourse_local.stack.addresses import shown
+from duecourse_local.stack.state import SEAL_KEY, seal_key
 
 
 def wrong(**variables: str) -> dict[str, str]:
@@ -364,3 +367,12 @@ def test_warming_is_shorter_ahead_than_a_spell_is_long() -> None:
     with pytest.raises(InvalidSettings) as caught:
         parse({"DUECOURSE_WARM": "PT5M"})
     assert [problem.field for problem in caught.value.problems] == ["DUECOURSE_WARM"]
+
+
+@pytest.mark.parametrize("name", ["my tasks", " ", "täsks", "a\nb", "%20 {x}"])
+def test_a_stack_finds_its_sealing_key_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / SEAL_KEY).write_bytes(bytes(32))
+    key = parse({"DUECOURSE_SEAL_KEY": seal_key(folder)}).seal_key
+    assert Path(key.removeprefix("file://")) == folder / SEAL_KEY

@@ -42,7 +42,7 @@ SMS_FROM = re.compile(r"\+[1-9]\d{6,14}|\d{5,6}|(?=.*[A-Za-z])[A-Za-z0-9]{1,11}"
 SPEAKING = {"warm"}
 """Settings whose empty value means something: off."""
 NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
-SEAL_KEY = re.compile(r"file:///\S+|arn:[a-z-]+:kms:[!-~]+|alias/[A-Za-z0-9/_-]{1,250}|(mrk-)?[0-9a-f-]{32,36}")
+SEAL_KEY = re.compile(r"(?s:file:///.+)|arn:[a-z-]+:kms:[!-~]+|alias/[A-Za-z0-9/_-]{1,250}|(mrk-)?[0-9a-f-]{32,36}")
 HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]{1,64}){1,8}")
 OPEN, CLOSED = "open", "closed"

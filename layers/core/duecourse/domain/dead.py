@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from duecourse.domain.bulk import DEFAULT_BULK, Reached
+from duecourse.domain.masking import MASK, masked_error
 from duecourse.domain.task import Status
 from duecourse.domain.values import brief, value
 
@@ -81,7 +82,12 @@ class DeadGroups:
 
 
 def pattern_of(error: str) -> str:
-    """An error without what differs from task to task; the exception's name and the place in code stay."""
+    """An error without what differs from task to task; the exception's name and the place in code stay.
+
+    Credentials are hidden before: a sign within one, or within an address, would change what is found to be one.
+    """
+    shown = masked_error(error)
+    error = error if shown == error else shown.replace(MASK, ANY)
     named = _CLASS.match(error)
     place = _PLACE.search(error)
     begin, end = named.end() if named else 0, place.start() if place else len(error)

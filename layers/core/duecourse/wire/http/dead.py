@@ -7,7 +7,6 @@ from typing_extensions import TypedDict
 
 from duecourse.domain.bulk import DEFAULT_BULK, MAX_BULK
 from duecourse.domain.dead import DeadGroup, DeadGroups
-from duecourse.domain.masking import masked_error
 from duecourse.domain.times import format_instant
 from duecourse.wire.http.bulk import BulkCursor, encode_reached
 from duecourse.wire.http.fields import DeadlineField, ErrorText, Name, ShownInstant, Strict, about
@@ -70,7 +69,7 @@ def show_dead(found: DeadGroups) -> DeadAnswer:
 
 def _show_group(one: DeadGroup) -> DeadGroupView:
     return {
-        "error": masked_error(one.error),
+        "error": one.error,
         "kind": one.kind,
         "count": one.count,
         "since": format_instant(one.first_at),

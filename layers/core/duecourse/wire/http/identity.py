@@ -6,9 +6,9 @@ from typing import Any
 from duecourse.domain.access import Identity
 
 
-def read_identity(authorizer: Mapping[str, Any] | None) -> Identity | None:
+def read_identity(authorizer: Any) -> Identity | None:
     """Identity in `requestContext.authorizer`: `iam.userArn`, or `jwt.claims`; None where nobody verified one."""
-    given = authorizer or {}
+    given = authorizer if isinstance(authorizer, Mapping) else {}
     token, principal = given.get("jwt"), given.get("iam")
     if isinstance(token, dict) and isinstance(token.get("claims"), dict):
         return Identity(str(token["claims"].get("sub", "")), token["claims"])

@@ -5,6 +5,7 @@
 local THROTTLED = 60000 -- ms for which a target counts as busy after an event that it had no room for
 local STEP = 5000 -- ms
 local FEWEST = 10 -- places that a busy target keeps: one invocation takes as many tasks
+local LONGEST = 86400000 -- ms, the longest lease
 
 -- A target counts as busy until the lease ends that it began last. That is noted by its name, and by the kind of task:
 -- the record of a task that runs has no target.
@@ -12,9 +13,16 @@ local function fields_of(target, kind)
   return 'busy:' .. target, 'busy:kind:' .. kind
 end
 
+-- Instant until which a target was noted as busy, 0 for none. A mark that no lease reaches is from before a step back of
+-- the clock.
+local function until_of(known)
+  local until_at = tonumber(known or 0)
+  return until_at <= shard.NOW + LONGEST and until_at or 0
+end
+
 -- Notes an end that is over STEP later than the known one: many begins in a row cost few writes.
 local function note(field, known, until_at)
-  if until_at > tonumber(known or 0) + STEP then
+  if until_at > until_of(known) + STEP then
     call('HSET', shard.META, field, values.text_of(until_at))
   end
 end
@@ -34,7 +42,7 @@ end
 -- True if the target of a delivery has begun or run any task since the delivery was handed over.
 function busy.is_busy(r)
   local known = call('HMGET', shard.META, fields_of(r.target, record.kind_of(r.rest)))
-  return math.max(tonumber(known[1] or 0), tonumber(known[2] or 0)) >= r.claimed
+  return math.max(until_of(known[1]), until_of(known[2])) >= r.claimed
 end
 
 local function places_of(text)
@@ -49,7 +57,8 @@ end
 -- Halves the places of a target that was too busy to begin a delivery, once for all deliveries handed over before.
 function busy.halve(r)
   local fits, since = places_of(call('HGET', shard.META, 'fits:' .. r.target))
-  if r.claimed > tonumber(since or -1) then
+  since = tonumber(since or -1)
+  if r.claimed > since or since > shard.NOW then
     fits = fits or tonumber(call('HGET', shard.META, 'out:' .. r.target) or 0)
     set_places(r.target, math.max(math.floor(fits / 2), FEWEST), shard.NOW_TEXT)
   end

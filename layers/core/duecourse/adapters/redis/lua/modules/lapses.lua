@@ -46,8 +46,12 @@ function lapses.undelivered(r, strike, detail)
     busy.halve(r)
   end
   record.remember(r, outcome, dies and 'undelivered: ' .. detail or detail)
+  local expires = not dies and leases.expired(r)
+  if expires then -- a wait is no error: what it died of is one
+    record.remember(r, fields.RAN_EXPIRED, 'past its deadline')
+  end
   leases.end_delivery(r)
-  if dies or leases.expired(r) then
+  if dies or expires then
     r.status = fields.DIED
     return false
   end

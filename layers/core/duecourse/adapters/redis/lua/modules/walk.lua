@@ -11,11 +11,16 @@
 local LOOK = 500 -- entries
 
 local at, id, own, live, status, kind, error, since
+local parts -- of the error's text
 
 function walk.begin()
   walk.section, at, id, status, kind, walk.group, error, since = unpack(ARGV, shard.FIRST, shard.FIRST + 7)
   shard.FIRST = shard.FIRST + 8
   own, since, live = shard.TENANT .. '/', tonumber(since), walk.section == 'due' or walk.section == 'leased'
+  parts = {}
+  for part in string.gmatch(error, '[^#]+') do
+    parts[#parts + 1] = part
+  end
   local sections = { due = shard.DUE[shard.TENANT], leased = shard.LEASED, done = shard.DONE, dead = shard.DEAD }
   walk.key = sections[walk.section]
 end
@@ -100,7 +105,7 @@ end
 -- True if a record's error has all parts of the filter `error`, in their order.
 local function has_error(r)
   local text, from = record.error_of(r), 1
-  for part in string.gmatch(error, '[^#]+') do
+  for _, part in ipairs(parts) do
     local _, last = string.find(text, part, from, true)
     if not last then
       return false
@@ -122,7 +127,7 @@ function walk.fits(sid, r, score)
     and (kind == '' or kind == sub(r.rest, by_end + 1, kind_end))
     and (walk.group == '' or (walk.group == record.group_of(r.rest) and not record.is_notification(sid)))
     and walk.began(r, score) >= since
-    and (error == '' or has_error(r))
+    and (#parts == 0 or has_error(r))
 end
 
 -- True if there is no filter but the status.
