@@ -239,6 +239,7 @@ def test_a_token_that_an_api_verified_names_the_caller_by_its_claims(case: str, 
 AUTHORIZERS = [
     {"principalId": "shop", "claims": {"sub": "acme", "scope": "duecourse/operator"}},
     {"principalId": "shop", "sub": "acme", "scope": "duecourse/operator", "integrationLatency": 7},
+    {"claims": {"sub": "acme", "scope": "duecourse/operator"}, "plan": "gold"},
     {"claims": None, "scopes": None},
     {"claims": '{"sub": "acme"}'},
     {"lambda": {"sub": "acme"}},

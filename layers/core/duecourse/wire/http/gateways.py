@@ -20,6 +20,8 @@ EXPECTED = "a request of API Gateway, a function URL or a load balancer"
 DEFAULT = "$default"
 """Name of the stage without a name, and of the route for all requests that no other route takes."""
 PARAMETER = re.compile(r"\{([^{}+]+)(\+?)\}")
+OF_TOKENS = {"claims", "scopes", "integrationLatency"}
+"""Fields of an authorizer that verifies tokens: any other is a Lambda authorizer's own."""
 BALANCER = "elb"
 """Field of a context that a load balancer's request has."""
 
@@ -106,10 +108,10 @@ def _as_payload_2(
 def _verified(context: Mapping[str, Any]) -> dict[str, Any]:
     """Identity that API Gateway verified, as payload 2.0 has it: an IAM principal, or a user pool's token.
 
-    A Lambda authorizer writes its own fields beside `principalId`, which prove nothing here.
+    The fields of a Lambda authorizer prove nothing here.
     """
     authorizer, identity = (_table(context, name, "requestContext.") for name in ("authorizer", "identity"))
-    if isinstance(authorizer.get("claims"), Mapping) and "principalId" not in authorizer:
+    if isinstance(authorizer.get("claims"), Mapping) and set(authorizer) <= OF_TOKENS:
         return {"jwt": {"claims": authorizer["claims"]}}
     return {"iam": {"userArn": identity["userArn"]}} if isinstance(identity.get("userArn"), str) else {}
 
