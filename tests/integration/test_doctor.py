@@ -190,7 +190,7 @@ FAULTS: dict[str, tuple[Callable[[redis.Redis], None], str, str]] = {
     "full": (fill, "memory", "% of maxmemory"),
     "no persistence": (keep_nothing, "persistence", "a restart loses all tasks"),
     "snapshots": (keep_snapshots, "persistence", "snapshots alone"),
-    "no tick for long": (stop_ticks, "tick", "the last trace of one"),
+    "no tick for long": (stop_ticks, "tick", "the last trace of a tick"),
     "never a tick": (never_tick, "tick", "no tick has ever"),
     "lapsed": (lapse, "leases", "1 lease lapsed"),
     "overdue": (forget_to_claim, "due tasks", "nobody claims it"),
@@ -250,7 +250,7 @@ def test_the_age_of_a_ticks_trace_is_measured_by_what_ticks_leave(client: redis.
     client.hset(rounds_key("duecourse"), "0", now(client) - 4 * MINUTES)
     [tick] = [one for one in found(client) if one.check == "tick"]
     assert tick.level is Level.FINE
-    assert "as it may be: ticks leave one each 10 minutes" in tick.text
+    assert "4 minutes old: there is one each 10 minutes" in tick.text
 
 
 def test_a_deployment_that_renews_its_entry_is_a_trace_of_a_tick(client: redis.Redis) -> None:

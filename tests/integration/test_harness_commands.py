@@ -382,8 +382,8 @@ def test_show_tells_of_each_shard_of_a_queue_what_runs_there_and_its_part_of_eac
     assert shown.returncode == 0, shown.stderr
     rows = dict(re.findall(r"^(shard \d) +(.*?) *$", shown.stdout, re.MULTILINE))
     assert rows == {
-        "shard 0": "max_running 3, rate count 5, per PT1S, running 0",
-        "shard 1": "max_running 2, rate count 4, per PT1S, running 0",
+        "shard 0": "max_running 3, rate 5/s, running 0",
+        "shard 1": "max_running 2, rate 4/s, running 0",
     }
 
 

@@ -368,7 +368,12 @@ def test_a_replay_is_one_line_and_rows_are_for_who_asks(place: Place) -> None:
         == "2 dead tasks of queue default replayed, of 3; drained in about 10 s\n"
     )
     assert place.run("replay", "--dead").stdout == "1 dead task of queue default replayed: 1 bill\n"
-    assert place.run("replay", "--dead").stdout == "0 dead tasks of queue default replayed\n"
+
+    nothing = "no dead task in queue default: nothing to replay\n"
+    assert place.run("replay", "--dead").stdout == nothing
+    assert place.run("replay", "--dead", "--verbose", "--wait").stdout == nothing
+    filtered = place.run("replay", "--dead", "--kind", "report", "--error", "KeyError", "--dry-run")
+    assert filtered.stdout == "no dead task of that kind and error in queue default: nothing to replay\n"
 
 
 def test_a_replay_of_any_size_keeps_one_rate_over_its_requests(ledger: Store, redis_server: RedisServer) -> None:
@@ -792,3 +797,14 @@ def test_the_clock_of_people_is_that_of_their_zone() -> None:
     assert [said_as.short(ms) for ms in (40, 5_000, 300_000, 7_200_000, 86_400_000)] == [
         *("40 ms", "5 s", "5 min", "2 h", "1 d")
     ]
+
+
+def test_a_span_just_under_a_whole_number_of_units_is_that_number() -> None:
+    assert [said_as.short(ms) for ms in (599_985, 3_599_800, 86_399_000, 5_300_000, 0)] == [
+        *("10 min", "1 h", "1 d", "1 h", "0 ms")
+    ]
+
+
+def test_a_rate_is_shown_as_it_is_written() -> None:
+    rates = [{"count": 10, "per": per} for per in ("PT1S", "PT1M", "PT1H", "P1D", "PT0.5S")]
+    assert [said_as.parts_of(rate) for rate in rates] == ["10/s", "10/m", "10/h", "10/d", "10/PT0.5S"]

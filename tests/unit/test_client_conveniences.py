@@ -75,13 +75,19 @@ def test_the_error_of_a_good_task_is_empty_text(client: Client) -> None:
     assert client.add("report", PAYLOAD).task.error == ""
 
 
-def app_of(client: Client) -> FastAPI:
-    """An API of a program: the app and the handler of the page on the client."""
+def page_app() -> FastAPI:
+    """The app of the page on the client."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     [code] = [block for block in blocks if "exception_handler" in block]
     names: dict[str, Any] = {}
     exec(compile(code, PAGE.name, "exec"), names)  # noqa: S102 - our own page
     app: FastAPI = names["app"]
+    return app
+
+
+def app_of(client: Client) -> FastAPI:
+    """An API of a program: the app of the page, with routes on a client of the test."""
+    app = page_app()
 
     @app.post("/reports/{id}")
     def add(id: str, delay: str) -> dict[str, str]:
@@ -100,6 +106,11 @@ def app_of(client: Client) -> FastAPI:
 
 def answer(app: FastAPI, method: str, path: str, query: str = "") -> tuple[int, dict[str, str], Any]:
     """Status, headers and JSON of one request, by ASGI."""
+    return asyncio.run(answer_here(app, method, path, query))
+
+
+async def answer_here(app: FastAPI, method: str, path: str, query: str = "") -> tuple[int, dict[str, str], Any]:
+    """The same within a running event loop."""
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -111,7 +122,7 @@ def answer(app: FastAPI, method: str, path: str, query: str = "") -> tuple[int, 
     scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "path": path,
              "raw_path": path.encode(), "query_string": query.encode(), "headers": [], "scheme": "http",
              "root_path": "", "server": ("testserver", 80), "client": ("127.0.0.1", 1)}  # fmt: skip
-    asyncio.run(app(scope, receive, send))
+    await app(scope, receive, send)
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return sent[0]["status"], headers, json.loads(b"".join(one.get("body", b"") for one in sent[1:]))
 
@@ -127,6 +138,20 @@ def test_an_error_is_the_answer_of_a_fastapi_program(client: Client) -> None:
     status, headers, down = answer(app, "GET", "/down")
     assert (status, headers["retry-after"]) == (503, "1")
     assert "10.0.0.7" not in json.dumps(down)
+
+
+def test_the_fastapi_app_of_the_page_adds_a_task_by_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUECOURSE_STORE", "memory://")
+    monkeypatch.setenv("DUECOURSE_TARGETS", '{"report": "worker"}')
+    app = page_app()
+
+    async def ask() -> list[tuple[int, dict[str, str], Any]]:
+        async with app.router.lifespan_context(app):
+            return [await answer_here(app, "POST", path) for path in ("/months/2026-10", "/months/2026 10")]
+
+    added, wrong = asyncio.run(ask())
+    assert added[::2] == (202, {"id": "report-2026-10"})
+    assert (wrong[0], [one["field"] for one in wrong[2]["errors"]]) == (422, ["id"])
 
 
 def test_the_answer_of_an_error_is_that_of_the_http_api() -> None:

@@ -97,6 +97,9 @@ def test_an_unknown_kind_says_where_it_was_looked_for_and_what_is_known(
     assert problem.field == "kind"
     known = "known kinds: poll, report, webhook, from the ledger duecourse at redis://h1:6379/3, written at"
     assert known in problem.problem
+    assert problem.problem.endswith(
+        "Start a worker or deploy a function that has this kind, or look for a slip in its name"
+    )
     assert "secret" not in problem.problem
 
 
@@ -109,7 +112,9 @@ def test_a_receiver_that_no_deployment_hands_over_is_rejected_with_those_that_ar
 
 
 def test_a_ledger_that_no_deployment_wrote_to_is_named_so(client: Client) -> None:
-    with pytest.raises(errors.InvalidInput, match=r"where no deployment has written its kinds.*DUECOURSE_STORE and"):
+    with pytest.raises(
+        errors.InvalidInput, match=r"no deployment has written its kinds\. Start a worker that.*DUECOURSE_STORE and"
+    ):
         client.add(kind="report", payload={})
     assert client.add(kind="webhook", payload={"url": "https://example.com/"}).created
 

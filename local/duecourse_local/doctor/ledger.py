@@ -18,7 +18,7 @@ from .shards import ShardExam
 AT_A_TIME = 1_000
 TICKS_MS = 15 * 60_000
 """Time in which ticks leave a trace: they renew their deployment's entries each ten minutes, and note some sweeps."""
-TRACES = "ticks leave one each 10 minutes"
+TRACES = "there is one each 10 minutes"
 
 
 class Examination:
@@ -95,8 +95,6 @@ class Examination:
             yield Finding(Level.WARNING, "tick", text, fix)
         elif ago > TICKS_MS:
             fix = "look at poll_tick: its schedule, its log, its alarms"
-            yield Finding(Level.FAULT, "tick", f"the last trace of one is {span(ago)} old: {TRACES}", fix)
+            yield Finding(Level.FAULT, "tick", f"the last trace of a tick is {span(ago)} old: {TRACES}", fix)
         else:
-            yield Finding(
-                Level.FINE, "tick", f"the last trace of one is {span(max(0, ago))} old, as it may be: {TRACES}"
-            )
+            yield Finding(Level.FINE, "tick", f"the last trace of a tick is {span(max(0, ago))} old: {TRACES}")

@@ -89,7 +89,9 @@ def _memory(server: Server) -> Iterator[Finding]:
         text = f"{100 * used // most} % of maxmemory is used: adds fail once it is full"
         yield Finding(Level.WARNING, "memory", text, "give the server more memory, or shorten DUECOURSE_RETENTION")
     else:
-        yield Finding(Level.FINE, "memory", f"{used // 2**20} MiB used of {f'{most // 2**20} MiB' if most else 'any'}")
+        yield Finding(
+            Level.FINE, "memory", f"{used // 2**20} MiB used{f' of {most // 2**20} MiB' if most else ', no limit'}"
+        )
 
 
 def _persistence(server: Server) -> Iterator[Finding]:

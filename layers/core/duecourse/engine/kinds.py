@@ -17,6 +17,10 @@ FUNCTION = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 LISTED = 50
 """Maximum number of kinds that an error names."""
 NO_DEPLOYMENT = "no deployment has written its kinds"
+NO_KINDS_YET = (
+    "Start a worker that has this kind, point DUECOURSE_STORE and DUECOURSE_NAMESPACE at your deployment, "
+    "or name a target in DUECOURSE_TARGETS"
+)
 
 
 class Kinds(Protocol):
@@ -80,8 +84,8 @@ class LedgerKinds:
 
     def _hint(self) -> str:
         if self._record.newest.written_at:
-            return "Deploy a function of this kind, or look for a slip in its name"
-        return "Point DUECOURSE_STORE and DUECOURSE_NAMESPACE at your deployment, or name a target in DUECOURSE_TARGETS"
+            return "Start a worker or deploy a function that has this kind, or look for a slip in its name"
+        return NO_KINDS_YET
 
 
 def _fix(kind: str) -> str:

@@ -98,11 +98,7 @@ class _Many(NamedTuple):
     @property
     def nothing(self) -> str:
         """Text where no task is found: no question is asked then."""
-        state = f"{self.body['state']} " if "state" in self.body else ""
-        given = [name for name in ("kind", "group", "error") if name in self.body]
-        of = f" of that {' and '.join(given)}" if given else ""
-        older = " that is old enough" if "older_than" in self.body else ""
-        return f"no {state}task{of}{older} in queue {self.queue}: nothing to {self.verb}"
+        return words.nothing(self.verb, self.queue, self.body)
 
 
 def _act(ledger: Ledger, screen: Screen, what: _Many, *, dry_run: bool, yes: bool) -> None:

@@ -61,7 +61,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one for each option
         asked = DeadReplay(ledger, queue, fields.given(kind=kind, error=error), rate, limit, dry_run)
         answer = asked.answer(with_tasks=screen.as_json or verbose or not dry_run)
         tasks, text = answer["tasks"], asked.text(answer["replayed"])
-        if verbose and not screen.as_json:
+        if verbose and tasks and not screen.as_json:
             _show_rows(tasks)
     if not (wait and tasks):
         screen.answer(answer, lambda found: console.say_line(text) if text else tell(found["task"], "replayed"))
@@ -118,13 +118,12 @@ class DeadReplay:
 
     def text(self, replayed: int) -> str:
         """The replay in one line."""
+        if not replayed:
+            return words.nothing("replay", self._queue, {"state": "dead", **self._wanted})
         done = "would be replayed" if self._dry_run else "replayed"
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self._kinds.most_common())
         text = f"{words.number_of(replayed, 'dead task')} of queue {self._queue} {done}"
-        if replayed == self._all and replayed:
-            text += f": {kinds}"
-        elif replayed:
-            text += f", of {self._all:,}"
+        text += f": {kinds}" if replayed == self._all else f", of {self._all:,}"
         spread_ms = self._spread_ms(replayed)
         return f"{text}; drained in about {words.short(spread_ms)}" if spread_ms >= 1_000 else text
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ NEVER = format_instant(MAX_INSTANT)
 """Due time of an occurrence that waits for the end of another."""
 AFTER = "after another"
 SHORT = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+RATE_UNITS = {"PT1S": "s", "PT1M": "m", "PT1H": "h", "P1D": "d"}
 
 
 def local(instant: str) -> str:
@@ -39,8 +41,10 @@ def near(instant: str) -> str:
 def short(ms: int) -> str:
     """A span of time by its largest unit: `5 min`, `2 h`, `40 ms`."""
     for unit, length in SHORT:
-        if ms >= length:
-            return f"{ms // length} {unit}"
+        # A task that was added for in 10 minutes is due in 9:59.98 by now.
+        count = (ms + length // 100) // length
+        if count:
+            return f"{count} {unit}"
     return f"{ms} ms"
 
 
@@ -52,6 +56,15 @@ def brief(duration: str | None) -> str:
 def number_of(count: int, thing: str) -> str:
     """A number of things: `1 task`, `2,000 tasks`."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def nothing(verb: str, queue: str, wanted: Mapping[str, Any]) -> str:
+    """Text where a filter finds no task to act on."""
+    state = f"{wanted['state']} " if "state" in wanted else ""
+    given = [name for name in ("kind", "group", "error") if name in wanted]
+    of = f" of that {' and '.join(given)}" if given else ""
+    older = " that is old enough" if "older_than" in wanted else ""
+    return f"no {state}task{of}{older} in queue {queue}: nothing to {verb}"
 
 
 def state(word: str) -> Text:
@@ -67,7 +80,9 @@ def text_of(value: Any) -> str:
 
 
 def parts_of(value: Any) -> str:
-    """A value of an answer; of an object, its fields in a row."""
+    """A value of an answer; of an object, its fields in a row; of a rate, `10/s`."""
+    if isinstance(value, dict) and value.keys() == {"count", "per"}:
+        return f"{value['count']}/{RATE_UNITS.get(value['per'], value['per'])}"
     if isinstance(value, dict):
         return ", ".join(f"{key} {parts_of(part)}" for key, part in value.items() if part is not None)
     return text_of(value) if isinstance(value, str) else "" if value is None else str(value)
