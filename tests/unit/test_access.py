@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.domain.access import NOTHING, FromClaim, FromTable, Grant, Identity, Role, known_as
+from duecourse.domain.access import NOTHING, FromClaim, FromTable, Grant, Identity, Role, known_as, principal_of
 from duecourse.errors import InvalidSettings
 from duecourse.settings import parse
 
@@ -163,3 +163,10 @@ def test_a_token_has_the_roles_of_its_claim_and_its_scopes(claims: dict[str, Any
 
 def test_a_signed_request_has_no_claims() -> None:
     assert FromClaim("org_id").grant(Identity(SHOP)) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("subject", "name"), [("shop\x1b[31m\n\u202ex", "shop?[31m??x"), ("", "a token without a subject")]
+)
+def test_a_callers_name_is_one_that_logs_and_terminals_can_take(subject: str, name: str) -> None:
+    assert principal_of(Identity(subject, {}), FromClaim("tenant")).name == name
