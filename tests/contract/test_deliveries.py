@@ -240,6 +240,29 @@ def test_a_busy_target_is_handed_half_as_much_and_more_with_each_begin(store: St
     assert len(claim(store, most=60).tasks) == 3 + 3
 
 
+def test_a_target_that_had_no_room_for_one_event_counts_as_busy(store: Store, clock: HandClock) -> None:
+    refused, _ = hand_over(store, "a", "b")
+    settle(store, refused, Ending.UNDELIVERED, detail="throttled")
+    assert "busy" in lapse(store, clock, "b").log[-1].detail
+
+
+def test_a_target_that_has_grown_is_halved_from_what_it_has(store: Store, clock: HandClock) -> None:
+    store.add([new(f"t{n:03}", kind="report", due_at=clock.at - 200 + n) for n in range(120)])
+    refused, *others = claim(store, most=40).tasks
+    clock.advance(1)
+    settle(store, refused, Ending.UNDELIVERED, detail="throttled")
+    for task in others:
+        begin(store, task)
+    clock.advance(1)
+    again = claim(store, most=40).tasks
+    assert len(again) == 40
+    clock.advance(1)
+    for task in again:
+        settle(store, task, Ending.UNDELIVERED, detail="throttled")
+    clock.advance(1)
+    assert len(claim(store, most=40).tasks) == 20
+
+
 def test_a_target_that_is_never_free_keeps_room_for_one_invocation(store: Store, clock: HandClock) -> None:
     store.add([new(f"t{n:02}", kind="report") for n in range(90)])
     tasks = claim(store, most=60).tasks

@@ -382,7 +382,10 @@ def test_a_replay_of_any_size_keeps_one_rate_over_its_requests(ledger: Store, re
         ledger.add([new(id, kind="report") for id in ids[start : start + 500]])
         for task in ledger.claim(SHARD, 500, lease_ms=9_000).tasks:
             settle(ledger, task, Ending.DROP, detail="no")
-    answer = Place(ledger, ("--store", redis_server.url), {}).ask("replay", "--dead", "--rate", "10/PT1S")
+    place = Place(ledger, ("--store", redis_server.url), {})
+    counted = place.ask("replay", "--dead", "--dry-run")["tasks"]
+    assert len({one["id"] for one in counted}) == 1_100
+    answer = place.ask("replay", "--dead", "--rate", "10/PT1S")
     due = [to_ms(datetime.fromisoformat(one["due_at"])) for one in answer["tasks"]]
     assert (len(due), answer["more"]) == (1_100, False)
     assert 109_000 <= max(due) - min(due) <= 120_000

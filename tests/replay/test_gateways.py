@@ -342,6 +342,15 @@ def test_a_function_url_without_a_stage_is_served(wire: Wire) -> None:
     assert invoke("enqueue_http", event)["statusCode"] == 200
 
 
+@pytest.mark.parametrize("through", [rest, balancer_many])
+def test_several_values_of_one_name_are_one_text_with_commas(through: Through) -> None:
+    event = through(Sent("GET", "/tasks", "status=dead&status=done"))
+    event["multiValueHeaders"]["X-Own"] = ["a", "b"]
+    found = read_request(event).event
+    assert found["queryStringParameters"]["status"] == "dead,done"
+    assert found["headers"]["x-own"] == "a,b"
+
+
 def test_a_slash_in_a_parameter_leads_to_no_other_route() -> None:
     event = saved("enqueue_http/show_poll") | {"rawPath": "/tasks/a/why", "pathParameters": {"id": "a/why"}}
     assert invoke("enqueue_http", event)["statusCode"] == 422

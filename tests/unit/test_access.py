@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.domain.access import NOTHING, FromClaim, FromTable, Grant, Identity, Role, known_as
+from duecourse.domain.access import NOTHING, FromClaim, FromTable, Grant, Identity, Role, known_as, principal_of
 from duecourse.errors import InvalidSettings
 from duecourse.settings import parse
 from duecourse.wire.http.identity import read_identity
@@ -169,3 +169,10 @@ def test_a_signed_request_has_no_claims() -> None:
 @pytest.mark.parametrize("given", [None, "", "x", ["jwt"], 5, {}, {"jwt": []}, {"iam": "arn:aws:iam::1:role/ops"}])
 def test_what_is_no_authorizer_names_nobody(given: object) -> None:
     assert read_identity(given) is None
+
+
+@pytest.mark.parametrize(
+    ("subject", "name"), [("shop\x1b[31m\n\u202ex", "shop?[31m??x"), ("", "a token without a subject")]
+)
+def test_a_callers_name_is_one_that_logs_and_terminals_can_take(subject: str, name: str) -> None:
+    assert principal_of(Identity(subject, {}), FromClaim("tenant")).name == name

@@ -18,6 +18,7 @@ from duecourse.adapters.http.crowd import Crowd
 from duecourse.adapters.http.egress import Gate
 from duecourse.adapters.http.reading import Lane
 from duecourse.adapters.http.resolver import SystemResolver
+from duecourse.domain.credential import CredentialName
 from duecourse.domain.egress import OWN_USE, Egress
 from duecourse.errors import CallFailed, EgressRejected, InvalidInput
 from duecourse.outside import Outside
@@ -216,6 +217,14 @@ def test_a_connection_that_is_kept_carries_no_credentials_in_clear_either() -> N
         assert connection.sock is kept
         connection.close()
     assert len(server.asked) == 1
+
+
+def test_a_call_with_a_credential_shares_no_connection_with_one_without(http: HttpOut) -> None:
+    with answering(lambda _: Reply()) as server:
+        for auth in (None, CredentialName("acme", "key"), None, CredentialName("acme", "key")):
+            http.call(request(server.url)._replace(auth=auth))
+        http.close()
+    assert len({one.client for one in server.asked}) == 2
 
 
 ENDPOINTS = [

@@ -14,6 +14,8 @@ from duecourse_local.template.reader import Template
 
 NOWHERE = "http://127.0.0.1:9"
 LONG_S = 3_600.0
+WITHIN_S = 30.0
+"""Time within which a scene ends: a slot that is lost, or a wait that should not be, fails its test."""
 FUNCTION = "{Type: AWS::Serverless::Function, Properties: {Handler: a.b, CodeUri: ., ReservedConcurrentExecutions: %d}}"
 
 Scene = Callable[[Slots], Coroutine[Any, Any, None]]
@@ -26,7 +28,7 @@ def play(tmp_path: Path) -> Callable[[Scene, int], None]:
     def run(scene: Scene, count: int = 1) -> None:
         (tmp_path / "template.yaml").write_text("Resources: {It: %s}" % (FUNCTION % count))
         (function,) = Template(tmp_path / "template.yaml", Addresses(NOWHERE, NOWHERE, "memory://")).functions
-        asyncio.run(scene(Slots(function)))
+        asyncio.run(asyncio.wait_for(scene(Slots(function)), WITHIN_S))
 
     return run
 

@@ -107,10 +107,11 @@ def test_repair_works_on_a_copy_in_which_tasks_are_back(damage: str, folder: Pat
         assert {task.status for task in found} == {Status.SCHEDULED}
 
 
-def test_an_entry_that_cannot_be_read_names_repair_which_leaves_it_out(folder: Path) -> None:
+@pytest.mark.parametrize("score", [b"soon", b"nan"])
+def test_an_entry_that_cannot_be_read_names_repair_which_leaves_it_out(folder: Path, score: bytes) -> None:
     with plyvel.DB(str(folder)) as database:
         name = next(name for name, _ in database if name.startswith(b"s") and b":due" in name)
-        database.put(name, b"soon")
+        database.put(name, score)
         database.put(b"x-what", b"1")
     with pytest.raises(StoreMisused, match=r"damaged .*is no number.*duecourse repair"):
         EmbeddedStore(disk=LevelDisk(str(folder)))
