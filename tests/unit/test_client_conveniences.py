@@ -140,16 +140,15 @@ def test_an_error_is_the_answer_of_a_fastapi_program(client: Client) -> None:
     assert "10.0.0.7" not in json.dumps(down)
 
 
-def test_the_fastapi_app_of_the_page_adds_a_task_by_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DUECOURSE_STORE", "memory://")
-    monkeypatch.setenv("DUECOURSE_TARGETS", '{"report": "worker"}')
+def test_the_fastapi_app_of_the_page_adds_a_task_by_one_client() -> None:
     app = page_app()
 
     async def ask() -> list[tuple[int, dict[str, str], Any]]:
         async with app.router.lifespan_context(app):
             return [await answer_here(app, "POST", path) for path in ("/months/2026-10", "/months/2026 10")]
 
-    added, wrong = asyncio.run(ask())
+    with wired_with(settings=Settings(targets={"report": "worker"}), store=MemoryStore()):
+        added, wrong = asyncio.run(ask())
     assert added[::2] == (202, {"id": "report-2026-10"})
     assert (wrong[0], [one["field"] for one in wrong[2]["errors"]]) == (422, ["id"])
 
