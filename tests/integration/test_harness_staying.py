@@ -8,14 +8,13 @@ from tests.support.project import ROOT
 
 STAYING = """
 import signal, threading
-from duecourse_local.cli.staying import stay, until_stopped
+from duecourse_local.cli.staying import staying, until_stopped
 
 told = threading.Event()
 threading.Thread(target=told.wait, daemon=True).start()
-with until_stopped():
+with until_stopped(), staying():
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     print("up", flush=True)
-    stay()
 """
 """Its signals come to another thread: they do not wake the one that stays, as one that is early by a hair does not."""
 
@@ -31,3 +30,17 @@ def test_a_signal_that_does_not_wake_the_thread_that_stays_ends_it_all_the_same(
             staying.wait(30)
         finally:
             staying.kill()
+
+
+EARLY = """
+import os, signal
+from duecourse_local.cli.staying import staying, until_stopped
+
+with until_stopped(), staying():
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_a_signal_that_comes_before_the_wait_is_answered_too() -> None:
+    said = subprocess.run([sys.executable, "-c", EARLY], cwd=ROOT, capture_output=True, text=True, check=False).stderr
+    assert said.splitlines()[:2] == ["stopping…", "stopped"]

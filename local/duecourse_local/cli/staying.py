@@ -30,17 +30,23 @@ def until_stopped(kept: str = "") -> Iterator[None]:
         raise typer.Exit(0) from None
 
 
-def stay() -> NoReturn:
-    """Wait for the interruption."""
+@contextmanager
+def staying() -> Iterator[None]:
+    """Run the body, which says that all is ready, then wait for the interruption, which may come in the body too."""
+    try:
+        yield
+        _wait()
+    finally:
+        _say("stopping…")
+
+
+def _wait() -> NoReturn:
     # signal.pause() would sleep through a signal that came just before it, or that another thread was given.
     ears, mouth = socket.socketpair()
     mouth.setblocking(False)
     signal.set_wakeup_fd(mouth.fileno())
-    try:
-        while True:
-            ears.recv(1)
-    finally:
-        _say("stopping…")
+    while True:
+        ears.recv(1)
 
 
 def _say(text: str) -> None:

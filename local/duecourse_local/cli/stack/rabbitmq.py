@@ -19,7 +19,7 @@ from ...process.children import TETHER
 from ...stack.problems import HarnessError
 from ...stack.sockets import LOOPBACK, MAX_PORT, free_port
 from .. import console
-from ..staying import stay, until_stopped
+from ..staying import staying, until_stopped
 
 DEBIANS = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 """Debian's own script: the one on its PATH will only run as root or as the user rabbitmq."""
@@ -163,6 +163,6 @@ def rabbitmq(
         until_stopped(),
         tempfile.TemporaryDirectory(prefix="duecourse-rabbitmq-") as folder,
         RabbitMq(Path(folder), port) as broker,
+        staying(),
     ):
         console.say("rabbitmq", broker.url)
-        stay()

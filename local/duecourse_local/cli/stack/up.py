@@ -15,7 +15,7 @@ from ...stack.options import Clock, Egress, Options, Precision, Secrets
 from ...stack.sockets import MAX_PORT
 from .. import console, screen
 from ..client import seconds
-from ..staying import stay, until_stopped
+from ..staying import staying, until_stopped
 
 SHORTEST_TICK_S = 0.1
 LOG_TASKS = "DUECOURSE_LOG_TASKS"
@@ -169,7 +169,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
     with until_stopped(_kept(folder) if _is_own(store, clock) else ""):
         from ...stack.stack import Stack  # takes most of a second: a Ctrl-C meanwhile is heard
 
-        with Stack(options, say=say, notice=console.notice) as stack:
+        with Stack(options, say=say, notice=console.notice) as stack, staying():
             if as_json:
                 typer.echo(json.dumps(stack.addresses()))
             else:
@@ -179,7 +179,6 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
                     f"[bold green]ready[/]: Ctrl-C stops the stack; all logs are in {_near(folder)}/logs",
                     soft_wrap=True,
                 )
-            stay()
 
 
 def _template() -> Path:
