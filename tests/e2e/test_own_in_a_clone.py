@@ -43,6 +43,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert made.returncode == 0, made.stderr
     (folder / "functions/gone/__pycache__").mkdir(parents=True)
     (folder / bundle.APPLIED_FROM).write_text("number: 1\nschedules: []\n")
+    shown = run("init", str(folder.parent / "project"), project=folder, PYTHONPATH=paths(folder))
+    assert shown.returncode == 0, shown.stderr
+    assert (folder / bundle.VIEW / "layers").is_symlink(), "what a build must not walk"
     return folder
 
 
@@ -58,6 +61,7 @@ def test_the_wheel_is_the_same_before_and_after_a_new_function(plain: Path, whee
 def test_the_sdist_has_the_products_functions_alone(clone: Path, tmp_path: Path) -> None:
     source = unpacked(build("sdist", tmp_path / "sdist", clone), tmp_path / "source")
     assert sorted(path.name for path in (source / "functions").iterdir()) == sorted(bundle.functions())
+    assert (source / "layers/core/duecourse/client.py").is_file()
     assert (source / "template.yaml").read_bytes() == (PRODUCT / "template.yaml").read_bytes()
 
 

@@ -14,6 +14,7 @@ from duecourse_local.template.identity import Addresses
 from duecourse_local.template.model import AsyncPolicy, Route
 from duecourse_local.template.reader import Template
 from tests.support.described import TEMPLATE
+from tests.support.project import ROOT
 
 ADDRESSES = Addresses("http://api", "http://aws", "redis://store")
 BASE = """
@@ -203,7 +204,7 @@ def ours() -> Template:
 def test_our_own_template_has_the_five_functions_with_their_layers(ours: Template) -> None:
     names = ["enqueue_http", "poll_tick", "on_expired", "send_reminder", "enqueue_message"]
     assert [f.code.name for f in ours.functions][:5] == names
-    core, templates, seals = (TEMPLATE.parent / "layers" / name for name in ("core", "templates", "seals"))
+    core, templates, seals = (ROOT / "layers" / name for name in ("core", "templates", "seals"))
     assert {f.code.name: f.layers for f in ours.functions[:5]} == {
         "enqueue_http": (core, templates, seals),
         "poll_tick": (core, seals),
