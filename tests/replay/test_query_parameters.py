@@ -13,7 +13,7 @@ UNKNOWN = "is not a parameter of this route; known: "
 @pytest.mark.parametrize(
     ("path", "query", "known"),
     [
-        ("/tasks", "stat=dead&queue=default", "queue, state, kind, group, cursor, limit"),
+        ("/tasks", "stat=dead&queue=default", "queue, state, kind, group, error, since, cursor, limit"),
         ("/tasks/a", "stat=1", "queue"),
         ("/queues", "stat", "none"),
         ("/health", "stat=", "none"),
