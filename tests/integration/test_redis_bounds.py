@@ -10,6 +10,7 @@ from duecourse.adapters.redis.keys import keys_of
 from duecourse.adapters.redis.pages import MEMBERS
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.adapters.redis.verbs import Verbs
+from duecourse.domain.dead import Deaths
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Wanted
 from duecourse.domain.queues import Rate
@@ -118,6 +119,15 @@ def paged(scene: Scene) -> int:
     return found
 
 
+def seen_dead(scene: Scene) -> int:
+    page = scene.store.deaths("default", Deaths())
+    found = len(page.deaths)
+    while page.next:
+        page = scene.store.deaths("default", Deaths(), page.next)
+        found += len(page.deaths)
+    return found
+
+
 VERBS: dict[str, tuple[Callable[[Scene], None], Callable[[Scene], object], object]] = {
     "add": (scheduled, lambda s: s.replace(), [Reply.REPLACED] * COUNT),
     "claim": (scheduled, lambda s: len(s.claim()), COUNT),
@@ -136,6 +146,7 @@ VERBS: dict[str, tuple[Callable[[Scene], None], Callable[[Scene], object], objec
     "sweep of leases that lapsed": (lapsed, swept, COUNT),
     "sweep of what was done": (done, swept, COUNT),
     "page": (scheduled, paged, COUNT),
+    "dead": (dead, seen_dead, COUNT),
     "show": (with_payloads_apart, lambda s: len(s.store.group("default", "g")), COUNT),
 }
 
