@@ -2,7 +2,7 @@
 -- it where it is needed; it follows a script's first write.
 
 local THROTTLED = 60000 -- ms for which a target counts as busy after an event that it had no room for
-local STEP = 5000 -- ms
+local SHARE = 6 -- of a lease: what is known to end so much earlier is not written again
 local FEWEST = 10 -- places that a busy target keeps: one invocation takes as many tasks
 
 -- A target counts as busy as long as a lease may last that it began: noted by its name, and by the kind of task, for the
@@ -11,9 +11,9 @@ local function fields_of(target, kind)
   return 'busy:' .. target, 'busy:kind:' .. kind
 end
 
--- Notes until when, where that is known as much earlier: not for each of many begins.
+-- Notes until when, but not for each of many begins.
 local function note(field, known, until_at)
-  if until_at > tonumber(known or 0) + STEP then
+  if until_at - tonumber(known or 0) > (until_at - shard.NOW) / SHARE then
     call('HSET', shard.META, field, values.text_of(until_at))
   end
 end
