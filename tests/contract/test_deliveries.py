@@ -204,6 +204,21 @@ def test_a_target_is_busy_while_what_it_began_before_runs_on(store: Store, clock
     assert all(entry.outcome == "release" for entry in task.log)
 
 
+def test_each_begin_counts_however_short_its_lease_is(store: Store, clock: HandClock) -> None:
+    def begin_for_a_second() -> None:
+        store.add([new(id := f"other-{next(NONCES)}", kind="report", due_at=clock.at - LATER_MS)])
+        [task] = claim(store, limit=1).tasks
+        assert task.id == id
+        store.begin(SHARD, [lease_of(task)], 1_000, [bytes(8)])
+
+    begin_for_a_second()
+    clock.advance(2_000)
+    hand_over(store, "a")
+    clock.advance(2_000)
+    begin_for_a_second()
+    assert lapse(store, clock).log[-1].outcome == "release"
+
+
 def test_tasks_that_another_target_begins_excuse_no_delivery(store: Store, clock: HandClock) -> None:
     hand_over(store, "a")
     for _ in range(MOST_UNDELIVERED):

@@ -51,7 +51,7 @@ def test_a_task_that_waits_for_a_thread_is_later_than_its_claim() -> None:
     assert ends["first"].late_ms == 300 + ends["first"].waited_ms
 
 
-def test_a_lease_that_is_given_back_or_handed_to_a_function_counts_no_lateness() -> None:
+def test_a_lease_that_is_given_back_or_handed_over_counts_no_lateness() -> None:
     task = leased("work", {}, due_at=1_000, claimed_at=1_300)
     assert release(task).with_lateness(task, 5) == release(task)
     handed = replaced(task, target="lambda:report")

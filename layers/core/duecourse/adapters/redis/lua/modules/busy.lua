@@ -3,7 +3,7 @@
 -- A script requires it where it is needed, after the script's first write.
 
 local THROTTLED = 60000 -- ms for which a target counts as busy after an event that it had no room for
-local STEP = 5000 -- ms
+local SHARE = 6 -- a sixth of a lease: an end that is later by less is not written
 local FEWEST = 10 -- places that a busy target keeps: one invocation takes as many tasks
 local LONGEST = 86400000 -- ms, the longest lease
 
@@ -20,9 +20,9 @@ local function until_of(known)
   return until_at <= shard.NOW + LONGEST and until_at or 0
 end
 
--- Notes an end that is over STEP later than the known one: many begins in a row cost few writes.
+-- Notes an end that is later than the known one by that share of the time to it: many begins in a row cost few writes.
 local function note(field, known, until_at)
-  if until_at > until_of(known) + STEP then
+  if until_at - until_of(known) > (until_at - shard.NOW) / SHARE then
     call('HSET', shard.META, field, values.text_of(until_at))
   end
 end
