@@ -1,11 +1,13 @@
 """Connections of clients to Redis: shared by those with the same settings, and ended with the last of them."""
 
+import select
 import threading
 from typing import Any
 
 import redis
 
 from duecourse import Client
+from duecourse.adapters.redis.lines import _quiet
 from duecourse.errors import ClientClosed, DuecourseError
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
@@ -54,3 +56,17 @@ def test_a_client_that_is_closed_while_threads_use_it_ends_for_all_of_them(redis
     for thread in threads:
         thread.join()
     assert set(told) <= {ClientClosed.__name__, "StoreUnavailable"}
+
+
+class ClosedMeanwhile:
+    """A connection that another thread closes after it was found open: redis-py 8 polls the socket that is gone."""
+
+    is_connected = True
+
+    def can_read(self) -> bool:
+        select.poll().register(None, select.POLLIN)  # type: ignore[arg-type]
+        return False
+
+
+def test_a_connection_that_is_closed_as_it_is_looked_at_is_not_used() -> None:
+    assert not _quiet(ClosedMeanwhile())

@@ -76,6 +76,8 @@ def _quiet(connection: Any) -> bool:
         return _fit(connection) and not connection.can_read()
     except (redis.ConnectionError, redis.TimeoutError, OSError):
         return False
+    except (TypeError, ValueError):
+        return False  # closed by another thread meanwhile: redis-py then looks at a socket that is gone
 
 
 def is_plain(client: Any) -> bool:
