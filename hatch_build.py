@@ -1,4 +1,4 @@
-"""What the wheel and the sdist have of the product's functions: those that it names, and no function of one's own."""
+"""The product's template, functions and events for the wheel and the sdist, without functions that a user added."""
 
 import runpy
 import tempfile
@@ -15,7 +15,7 @@ class Product(BuildHookInterface):
     """Adds template.yaml as the product has it, and the functions and events that it names."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Name the files; an editable install reads the clone itself."""
+        """Name the files; an editable install reads the clone."""
         if version == "editable":
             return
         root, into = Path(self.root), INTO[self.target_name]
