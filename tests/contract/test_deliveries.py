@@ -439,23 +439,6 @@ def test_one_past_its_deadline_dies_instead_of_being_begun(telling: Store, clock
     assert [task.kind for task in claim(telling).tasks] == ["task.dead"]
 
 
-def test_a_failed_invocation_is_a_retry_of_what_it_began(store: Store) -> None:
-    [task] = hand_over(store, "a")
-    mine = begun(store, task)
-    store.save(SHARD, lease_of(mine), '{"page":2}')
-    assert settle(store, task, Ending.FAILED, delay_ms=7, detail="Task timed out") == Settled.RETRIED
-    assert settle(store, task, Ending.FAILED, delay_ms=7, detail="Task timed out") == Settled.STALE
-    after = standing(store)
-    assert (after.attempt, after.error, after.state) == (2, "Task timed out", {"page": 2})
-    assert settle(store, mine, Ending.DONE) == Settled.STALE
-
-
-def test_a_failed_invocation_is_a_retry_of_what_it_did_not_get_to_begin(store: Store) -> None:
-    [task] = hand_over(store, "a")
-    assert settle(store, task, Ending.FAILED, detail="ImportError") == Settled.RETRIED
-    assert (standing(store).run, standing(store).attempt, standing(store).error) == (1, 2, "ImportError")
-
-
 def test_a_run_is_never_an_undelivered_one(store: Store) -> None:
     task = claim_one(store)
     assert settle(store, task, Ending.UNDELIVERED) is Settled.STALE

@@ -282,9 +282,12 @@ class App(Outside):
         retention = Retention(self.settings.retention_ms, self.settings.dead_retention_ms)
         return Sweeper(self.store, drainer, retention, self.settings.margin_ms)
 
-    def worker(self, kind: Kind, remaining_ms: Callable[[], int], parallel: int | None = None) -> Worker:
+    def worker(
+        self, kind: Kind, remaining_ms: Callable[[], int], parallel: int | None = None, invocation: str = ""
+    ) -> Worker:
         """Worker of the tasks that one invocation handed to this function, all of its one kind."""
-        return Worker(self.store, self.runner(lambda _name: kind), self.threads, remaining_ms, parallel=parallel)
+        runner = self.runner(lambda _name: kind)
+        return Worker(self.store, runner, self.threads, remaining_ms, parallel=parallel, invocation=invocation)
 
     @lazy
     def tasks(self) -> Tasks:

@@ -9,7 +9,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from duecourse.domain.batches import grouped
-from duecourse.domain.lease import STEP_MS, STEPS, lease_within
+from duecourse.domain.lease import STEP_MS, STEPS, begin_nonce, lease_within
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Shard, Task
 from duecourse.domain.values import replaced
@@ -28,7 +28,7 @@ class Worker:
     """Begins the tasks that one invocation was handed, runs and settles them; their leases are kept alive meanwhile.
 
     `step_ms` is the length of a lease, which is extended while its task runs. No more than `parallel` tasks run at the
-    same time, if it is given.
+    same time, if it is given. `invocation` is Lambda's id of the request, "" where there is none.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Worker:
         remaining_ms: Callable[[], int],
         step_ms: int = STEP_MS,
         parallel: int | None = None,
+        invocation: str = "",
     ) -> None:
         self._store, self._runner, self._threads = store, runner, threads
         self._remaining_ms, self._step_ms = remaining_ms, step_ms
@@ -50,7 +51,8 @@ class Worker:
         self._away: StoreUnavailable | None = None
         self._counts = dict.fromkeys(map(str, Settled), 0)
         # Kept, for an answer may be lost: the same nonce again begins what it began before.
-        self._nonces: defaultdict[str, bytes] = defaultdict(partial(secrets.token_bytes, 8))
+        self._own: defaultdict[str, bytes] = defaultdict(partial(secrets.token_bytes, 4))
+        self._invocation = invocation
         self._began = False
         self._extend_at = self._next_step()
 
@@ -103,7 +105,7 @@ class Worker:
             ends = self._store.extend(shard, list(map(Lease.of, leased)), lease_ms)
             mine += [replaced(task, lease_expires_at=end) for task, end in zip(leased, ends, strict=True) if end]
         if handed:
-            nonces = [self._nonces[task.token] for task in handed]
+            nonces = [begin_nonce(task.token, self._invocation, self._own[task.token]) for task in handed]
             begun = self._store.begin(shard, list(map(Lease.of, handed)), lease_ms, nonces)
             mine += [one.under(task) for task, one in zip(handed, begun, strict=True) if one.token]
         self._counts[Settled.STALE] += len(tasks) - len(mine)
