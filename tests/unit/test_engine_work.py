@@ -9,8 +9,9 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.lease import GRACE_MS, STEP_MS
 from duecourse.domain.outcomes import Done, Drop, Ending, Outcome, Retry, Settlement
 from duecourse.domain.shards import Sharding
-from duecourse.domain.task import Shard, Status, Task
+from duecourse.domain.task import RetryPolicy, Shard, Status, Task
 from duecourse.engine.run import Kind
+from duecourse.engine.run_times import MOST_KINDS, RunTimes
 from duecourse.engine.work import Worker
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.leases import Begun, Delivery, Lease, Settled
@@ -84,11 +85,12 @@ def work(
     *,
     size: int = 4,
     step_ms: int = STEP_MS,
+    times: RunTimes | None = None,
 ) -> dict[str, int]:
     """What became of tasks that came by an invocation."""
     left = remaining_ms if callable(remaining_ms) else lambda: remaining_ms
     with engine(store, kind, size=size) as run:
-        worker = Worker(store, run.runner, run.threads, left, step_ms)
+        worker = Worker(store, run.runner, run.threads, left, step_ms, times=times)
         return worker.work(decode_tasks(tasks_event(tasks)))
 
 
@@ -223,6 +225,75 @@ def test_what_there_is_no_time_left_to_begin_is_given_back_and_was_no_run(store:
     assert (counts["done"], counts["released"]) == (1, 2)
     given_back = [standing(store, id) for id in "abc" if standing(store, id).status is Status.SCHEDULED]
     assert [(task.run, task.attempt) for task in given_back] == [(0, 1)] * 2
+
+
+def counting_down(clock: HandClock, timeout_ms: int) -> Callable[[], int]:
+    """Time left of an invocation that begins now, by the ledger's clock."""
+    ends_at = clock.at + timeout_ms
+    return lambda: ends_at - clock.at
+
+
+def taking(clock: HandClock, ms: int) -> Kind:
+    """A kind each of whose runs takes so long."""
+
+    def kind(_task: Task) -> None:
+        clock.advance(ms)
+
+    return kind
+
+
+def test_ten_tasks_of_4_s_in_a_function_of_10_s_that_runs_one_at_a_time_are_all_done(
+    store: MemoryStore, clock: HandClock
+) -> None:
+    store.add([new(f"t{n}", retry=RetryPolicy(max_attempts=1)) for n in range(10)])
+    counts, spare = [], []
+    while tasks := store.claim(SHARD, 10, lease_ms=5_000, deliveries=HANDED).tasks:
+        left = counting_down(clock, 10_000)
+        done = work(store, taking(clock, 4_000), tasks, left, size=1)
+        counts.append((done["done"], done["released"]))
+        spare.append(left())
+    assert counts == [(2, 8), (2, 6), (2, 4), (2, 2), (2, 0)]
+    assert min(spare) > 0, "no invocation was cut off"
+    assert store.stats(SHARD).done == 10
+
+
+@pytest.mark.parametrize(("timeout_ms", "takes_ms"), [(1_300, 400), (3_000, 1_200)])
+def test_what_waits_behind_a_long_run_is_given_back_before_that_run_ends(
+    store: MemoryStore, clock: HandClock, timeout_ms: int, takes_ms: int
+) -> None:
+    def kind(task: Task) -> None:
+        assert task.id == "a"
+        clock.advance(takes_ms)
+        until(lambda: all(standing(store, id).status is Status.SCHEDULED for id in "bc") or None)
+
+    tasks = sorted(handed(store, "a", "b", "c"), key=lambda task: task.id)
+    counts = work(store, kind, tasks, counting_down(clock, timeout_ms), size=1)
+    assert (counts["done"], counts["released"]) == (1, 2)
+
+
+def test_a_task_whose_kind_takes_longer_than_the_time_left_is_given_back_and_others_run(
+    store: MemoryStore, clock: HandClock
+) -> None:
+    deliveries = {kind: Delivery("lambda:Work", 100, 5_000) for kind in ("slow", "quick")}
+    store.add([new("a", kind="quick"), new("b", kind="slow"), new("c", kind="quick")])
+    tasks = sorted(store.claim(SHARD, 10, lease_ms=5_000, deliveries=deliveries).tasks, key=lambda task: task.id)
+    times = RunTimes()
+    times.note("slow", 4_000)
+    counts = work(store, taking(clock, 10), tasks, counting_down(clock, 5_000), size=1, times=times)
+    assert (counts["done"], counts["released"]) == (2, 1)
+    assert standing(store, "b").status is Status.SCHEDULED
+    assert times.of("quick") == 10
+
+
+def test_a_usual_time_grows_at_once_and_falls_slowly() -> None:
+    times = RunTimes()
+    times.note("a", 8_000)
+    times.note("a", 0)
+    times.note("b", 100)
+    assert (times.of("a"), times.of("b"), times.of("c"), times.longest) == (7_000, 100, 0, 7_000)
+    for n in range(MOST_KINDS):
+        times.note(f"k{n}", 1)
+    assert (times.of("a"), times.of(f"k{MOST_KINDS - 1}")) == (0, 1)
 
 
 def test_a_function_with_little_time_begins_what_it_has_threads_for(store: MemoryStore) -> None:
