@@ -40,9 +40,9 @@ def hand_over(store: Store, *ids: str, **fields: Any) -> list[Task]:
     return claim(store).tasks
 
 
-def begin(store: Store, *tasks: Task, nonce: int = 0) -> list[Begun]:
+def begin(store: Store, *tasks: Task, nonce: int = 0, each: int = 0) -> list[Begun]:
     nonces = [(nonce or next(NONCES)).to_bytes(8) for _ in tasks]
-    return store.begin(SHARD, [lease_of(task) for task in tasks], LEASE_MS, nonces)
+    return store.begin(SHARD, [lease_of(task) for task in tasks], LEASE_MS, nonces, each)
 
 
 def begun(store: Store, task: Task) -> Task:
@@ -253,6 +253,21 @@ def test_a_busy_target_is_handed_half_as_much_and_more_with_each_begin(store: St
     for task in second[:3]:
         begin(store, task)
     assert len(claim(store, most=60).tasks) == 3 + 3
+
+
+def test_a_claim_answers_how_many_tasks_one_invocation_has_time_for(store: Store) -> None:
+    store.add([new(f"t{n}", kind="report") for n in range(9)])
+    got = claim(store, limit=1)
+    answers = [got.each]
+    for each in (0, 3, 0, 2, 10, 0, 9):
+        begin(store, got.tasks[0], each=each)
+        got = claim(store, limit=1)
+        answers.append(got.each)
+    few = {TARGET: 3}
+    assert answers == [{}, {}, few, few, {TARGET: 2}, {}, {}, {TARGET: 9}]
+    store.add([new("other", kind="mail")])
+    others = store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries={"mail": Delivery("lambda:mail", 9, DELIVERY_MS)})
+    assert others.each == {}
 
 
 def test_a_target_that_had_no_room_for_one_event_counts_as_busy(store: Store, clock: HandClock) -> None:

@@ -17,7 +17,7 @@ from duecourse.errors import StoreUnavailable
 from duecourse.ports.leases import Begun, Delivery, Lease, Settled
 from duecourse.wire.events.invocation import decode_tasks, tasks_event
 from tests.support.clock import START, HandClock
-from tests.support.engine import engine
+from tests.support.engine import Lambda, ample, engine
 from tests.support.ledger import SHARD, claim, ending, lease_of, new, standing
 from tests.support.wait import until
 
@@ -48,12 +48,14 @@ class Counting(MemoryStore):
         self.extended: list[tuple[int, int]] = []
         self.away, self.refused = False, 0
 
-    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
+    def begin(
+        self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes], each: int = 0
+    ) -> list[Begun]:
         if self.away:
             self.refused += 1
             raise StoreUnavailable
         self.begun.append(len(deliveries))
-        return super().begin(shard, deliveries, lease_ms, nonces)
+        return super().begin(shard, deliveries, lease_ms, nonces, each)
 
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
         self.extended.append((len(leases), lease_ms))
@@ -68,8 +70,10 @@ class Unheard(MemoryStore):
         self.lost = threading.Event()
         self._begins = 0
 
-    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
-        begun = super().begin(shard, deliveries, lease_ms, nonces)
+    def begin(
+        self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes], each: int = 0
+    ) -> list[Begun]:
+        begun = super().begin(shard, deliveries, lease_ms, nonces, each)
         self._begins += 1
         if self._begins == 2:
             self.lost.set()
@@ -255,6 +259,25 @@ def test_ten_tasks_of_4_s_in_a_function_of_10_s_that_runs_one_at_a_time_are_all_
     assert counts == [(2, 8), (2, 6), (2, 4), (2, 2), (2, 0)]
     assert min(spare) > 0, "no invocation was cut off"
     assert store.stats(SHARD).done == 10
+
+
+@pytest.mark.parametrize(
+    ("takes_ms", "sizes"),
+    [(4_000, [10, 2, 2, 2, 2]), (12_000, [10, 9, *[1] * 8]), (10, [10])],  # the first event knows nothing
+)
+def test_an_event_has_as_many_tasks_as_its_invocation_has_time_for(
+    store: MemoryStore, clock: HandClock, takes_ms: int, sizes: list[int]
+) -> None:
+    store.add([new(f"t{n}") for n in range(10)])
+    function, times = Lambda(), RunTimes()
+    with engine(store, {}, size=10, targets={"work": "lambda:Work"}, invoker=function) as drains:
+        while store.stats(SHARD).done < 10:
+            seen = len(function.sent)
+            drains.drainer.drain([SHARD], ample)
+            for _, event in function.sent[seen:]:
+                left = counting_down(clock, 10_000)
+                work(store, taking(clock, takes_ms), decode_tasks(event), left, size=1, times=times)
+    assert [len(ids) for ids in function.ids()] == sizes
 
 
 @pytest.mark.parametrize(("timeout_ms", "takes_ms"), [(1_300, 400), (3_000, 1_200)])

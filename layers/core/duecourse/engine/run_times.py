@@ -24,6 +24,6 @@ class RunTimes:
         return self._ms.get(kind, 0.0)
 
     @property
-    def longest(self) -> float:
-        """Usual time of the slowest kind, 0 where none is known."""
-        return max(self._ms.values(), default=0.0)
+    def longest(self) -> float | None:
+        """Usual time of the slowest kind; None where none is known."""
+        return max(self._ms.values(), default=None)

@@ -15,6 +15,7 @@ from duecourse.domain.task import Shard, Task
 from duecourse.domain.values import replaced
 from duecourse.engine.run import Runner, release
 from duecourse.engine.run_times import RunTimes
+from duecourse.engine.targets import MAX_TASKS
 from duecourse.engine.threads import Threads
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.leases import Lease, LeaseStore, Settled
@@ -62,6 +63,7 @@ class Worker:
         self._begun_with: dict[str, int] = {}  # token of what runs -> milliseconds that were left
         self._began = False
         self._extend_at = self._next_step()
+        self._full_ms = remaining_ms()
 
     def work(self, tasks: Sequence[Task]) -> dict[str, int]:
         """Run the tasks, as many at a time as it may; returns the number of tasks for each value of Settled.
@@ -112,10 +114,18 @@ class Worker:
             mine += [replaced(task, lease_expires_at=end) for task, end in zip(leased, ends, strict=True) if end]
         if handed:
             nonces = [begin_nonce(task.token, self._invocation, self._own[task.token]) for task in handed]
-            begun = self._store.begin(shard, list(map(Lease.of, handed)), lease_ms, nonces)
+            begun = self._store.begin(shard, list(map(Lease.of, handed)), lease_ms, nonces, self._fitting())
             mine += [one.under(task) for task, one in zip(handed, begun, strict=True) if one.token]
         self._counts[Settled.STALE] += len(tasks) - len(mine)
         return [replaced(task, left_ms=self._remaining_ms) for task in mine]
+
+    def _fitting(self) -> int:
+        """Number of tasks that one invocation has time for, at most those of an event; 0 where nothing is known."""
+        usual_ms = self._times.longest
+        if usual_ms is None:
+            return 0
+        in_turn = int((self._full_ms - LEAST_MS) / max(usual_ms, 1))
+        return min(MAX_TASKS, self._at_once * max(in_turn, 1))
 
     def _run(self, task: Task) -> None:
         self._outbox.put((self._shard_of(task), self._runner.run(task)))

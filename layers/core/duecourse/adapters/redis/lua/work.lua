@@ -1,14 +1,15 @@
 -- Begins tasks that were handed over: the lease of each delivery becomes that of its run.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard and endings, then: lease ms from now, then for each: stored id, token of the delivery (14
---         bytes), nonce of the worker (8 bytes), which makes the new token
+-- ARGV    those of shard and endings, then: lease ms from now, how many tasks one event of this target is to have (0
+--         where its function does not know), then for each: stored id, token of the delivery (14 bytes), nonce of the
+--         worker (8 bytes), which makes the new token
 -- RETURNS {now, bell_at, {token, or "" where it is lost, run, how late it begins (ms)...}, end of the leases}, fewer
 --         than deliveries where its bytes ran out; the same delivery and nonce again get the same token
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local lease_ms = tonumber(ARGV[shard.FIRST])
+local lease_ms, each = tonumber(ARGV[shard.FIRST]), tonumber(ARGV[shard.FIRST + 1])
 local ends_at, answers, late = shard.NOW + lease_ms, {}, {}
 local works = {} -- kind of what begins -> its target
 call('ZREM', shard.LEASED, '')
@@ -38,7 +39,7 @@ local function begin(sid, r, token, nonce)
   call('HSET', shard.TASKS, sid, record.close(r))
 end
 
-for at = shard.FIRST + 1, #ARGV, 3 do
+for at = shard.FIRST + 2, #ARGV, 3 do
   if shard.weight >= record.BYTES then
     break
   end
@@ -64,7 +65,7 @@ for at = shard.FIRST + 1, #ARGV, 3 do
 end
 lateness.count(late)
 for kind, target in pairs(works) do
-  busy.begins(target, kind, ends_at)
+  busy.begins(target, kind, ends_at, each)
 end
 if shard.ended or shard.occurred then
   require 'ends'
