@@ -87,6 +87,29 @@ def test_a_lost_reply_is_asked_for_again_and_no_other_worker_begins(store: Store
     assert standing(store).token == first.token
 
 
+def test_many_deliveries_of_one_call_are_answered_in_their_order(store: Store, clock: HandClock) -> None:
+    store.add([new(f"t{n:02}", kind="report", payload=f'"{"x" * 40 * n}"') for n in range(50)])
+    store.add([new("late", kind="report", deadline_ms=50), new("mine", kind="report"), new("others", kind="report")])
+    tasks = {task.id: task for task in claim(store).tasks}
+    [mine], [_] = begin(store, tasks["mine"], nonce=7_001), begin(store, tasks["others"], nonce=7_002)
+    clock.advance(50)
+    many = [tasks[f"t{n:02}"] for n in range(50)]
+    asked = [*many[:20], tasks["late"], tasks["mine"], many[3], tasks["others"], *many[20:]]
+    answers = begin(store, *asked, nonce=7_001)
+    assert answers[20:24] == [LOST, mine._replace(expires_at=clock.at + LEASE_MS), LOST, LOST]
+    began = answers[:20] + answers[24:]
+    assert {(one.run, one.expires_at, one.late_ms) for one in began} == {(1, clock.at + LEASE_MS, 50)}
+    fences = [int(one.token[:12], 16) for one in began]
+    assert fences == sorted(set(fences))
+    for task, one in zip(many, began, strict=True):
+        now = standing(store, task.id)
+        assert (now.token, now.delivery, now.lease_expires_at) == (one.token, task.token, one.expires_at)
+        assert (now.payload_json, now.due_at) == (task.payload_json, task.due_at)
+    assert standing(store, "late").status is Status.DEAD
+    settled = store.settle(SHARD, [ending(one.under(task), Ending.DONE) for task, one in zip(many, began, strict=True)])
+    assert settled == [Settled.DONE] * 50
+
+
 def test_what_is_begun_is_settled_by_its_new_token_alone(store: Store) -> None:
     [task] = hand_over(store, "a")
     mine = begun(store, task)

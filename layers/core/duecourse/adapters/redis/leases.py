@@ -87,8 +87,8 @@ class RedisLeases(RedisSchedules):
 
         def step(some: Sequence[tuple[Lease, bytes]]) -> list[Begun]:
             tenants = arguments.tenants_of(delivery for delivery, _ in some)
-            parts = (part for delivery, nonce in some for part in (*arguments.lease(delivery), nonce))
-            return begun(self._verbs.run("work", shard, tenants, (*self._ending, lease_ms, each, *parts)))
+            every = (*self._ending, lease_ms, each, *arguments.beginnings(some))
+            return begun(self._verbs.run("work", shard, tenants, every))
 
         return in_steps(list(zip(deliveries, nonces, strict=True)), step)
 
