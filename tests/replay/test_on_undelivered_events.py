@@ -132,14 +132,18 @@ def test_a_task_that_another_invocation_began_makes_no_neighbour_begun(store: Me
     assert attempts(store) == [(1, 1)] * 10
 
 
+@pytest.mark.parametrize("condition", ["RetriesExhausted", "EventAgeExceeded"])
 @pytest.mark.parametrize("runs_on", [True, False])
-def test_the_record_of_a_second_delivery_changes_nothing_of_the_first(store: MemoryStore, runs_on: bool) -> None:
+def test_the_record_of_a_second_delivery_changes_nothing_of_the_first(
+    store: MemoryStore, runs_on: bool, condition: str
+) -> None:
     tasks = hand_over_ten(store)
     mine = begin(store, tasks[0])
     if not runs_on:
         store.settle(REMINDERS, [Settlement.of(mine, Ending.RETRY, delay_ms=60_000)])
     before = [of(store, task.id) for task in tasks]
-    report(tasks, context={"requestId": ANOTHER})
+    answered = {} if condition == "RetriesExhausted" else {"responseContext": None, "responsePayload": None}
+    report(tasks, context={"requestId": ANOTHER, "condition": condition}, **answered)
     assert [of(store, task.id) for task in tasks] == before
     if runs_on:
         assert store.settle(REMINDERS, [Settlement.of(mine, Ending.DONE)]) == [Settled.DONE]

@@ -50,16 +50,16 @@ def settle_failure(store: LeaseStore, failure: Failure) -> dict[str, int]:
 
 def _ends(store: LeaseStore, failure: Failure) -> Iterator[tuple[Task, Settlement]]:
     """Ends of the leases that the failure ends, each beside its task."""
-    if not failure.arrived:
-        yield from ((task, _undelivered(task, failure.error)) for task in failure.tasks)
-        return
     found = [(task, *_beginning(store, failure.invocation, task)) for task in failure.tasks]
     seen = {beginning for _, beginning, _ in found}
     began, rng = bool(seen & {Beginning.RUNNING, Beginning.ENDED}), random.Random()
+    if Beginning.ANOTHER in seen and not began:
+        return  # that invocation begins the others too, or its own record ends them
     for task, beginning, token in found:
-        if beginning is Beginning.NONE and began:
-            yield task, _undelivered(task, f"{failure.error}; the function had not begun this task")
-        elif beginning is Beginning.RUNNING or (beginning is Beginning.NONE and Beginning.ANOTHER not in seen):
+        if beginning is Beginning.NONE and (began or not failure.arrived):
+            left = f"{failure.error}; the function had not begun this task" if failure.arrived else failure.error
+            yield task, _undelivered(task, left)
+        elif beginning is Beginning.NONE or (beginning is Beginning.RUNNING and failure.arrived):
             # The token that was read, and no other: what another invocation begins meanwhile is that one's.
             yield task, _failed(task, failure.error, rng)._replace(token=token)
 
