@@ -16,12 +16,11 @@ function usual.begin()
     return nil
   end
   local meta = KEYS[8]
-  local now, hung = tonumber(ARGV[1]), nil
-  if now then
+  local now, hung = clock.NOW, nil
+  if clock.TRAVEL then
     hung = call('HGET', meta, 'bell_at')
   else
-    local time = call('TIME')
-    now, hung = time[1] * 1000 + math.floor(time[2] / 1000), call('GET', KEYS[9])
+    hung = call('GET', KEYS[9])
   end
   local after = match(at, '^%+(%d+)$')
   local due = after and now + after or tonumber(at)
@@ -34,9 +33,9 @@ function usual.begin()
       and call('ZCARD', KEYS[3]) == 0
     -- A shard that names this version has drawn a fence, so it is on record.
     local known = call('HMGET', meta, 'layout', 'leaving', 'wake', 'shards', 'clock', 'fence', 'quotas')
-    local version, leaving, wake, shards, clock, fence, quotas = unpack(known)
+    local version, leaving, wake, shards, marked, fence, quotas = unpack(known)
     local ours = version == fields.NEWEST_TEXT and not leaving and not wake and (shards or ARGV[3]) == ARGV[3]
-      and (clock or ARGV[1] == '') and not quotas
+      and (marked or not clock.TRAVEL) and not quotas
     if right and ours and call('HEXISTS', KEYS[1], sid) == 0 then
       local drawn = call('HINCRBY', meta, 'fence', fences.step(fence or 0, now, 1))
       local data = layout.fresh_record(fields.NEWEST, 0, due, now, drawn, 0, rest)

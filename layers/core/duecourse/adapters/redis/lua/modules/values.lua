@@ -5,10 +5,10 @@ function values.text_of(number)
   return string.format('%d', number)
 end
 
--- The time in epoch milliseconds: the clock's override, or the server's where that is "".
-function values.now(override)
-  local time = override == '' and call('TIME')
-  return time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(override)
+-- The server's time in epoch milliseconds.
+function values.now()
+  local time = call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
 -- Runs a command over many arguments, in pieces that Lua's stack holds.
