@@ -33,7 +33,7 @@ ONCE = frozenset({"bulk", "cancel", "claim", "replay", "take", "unschedule"})
 NOT_ALONE, UNREGISTERED, OVERRIDDEN, RESHARDED = -7, -8, -9, -10
 
 CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY|LATE) ")
-"""Code of an error that has no type of its own: inside a script, up to 6.2, and LATE, which is of clock.lua."""
+"""Code of an error that has no type of its own: inside a script, up to 6.2, and LATE, which is of values.lua."""
 UNKNOWN = re.compile(r"unknown command", re.IGNORECASE)
 """Answer of a server before 7.0 to EVALSHA_RO; the error has no type of its own."""
 ELSEWHERE = (exceptions.AskError, exceptions.TryAgainError)
@@ -115,8 +115,8 @@ class Scripts:
         self._reads_apart = isinstance(client, redis.Redis)
 
     def clock(self) -> str:
-        """Time that a script is to take for the server's; "" for the server's own."""
-        return str(self.travel.now()) if self.travel else ""
+        """Time that a script is to take for the server's; "" for the server's own, with which it is sent."""
+        return f"={self.travel.now()}" if self.travel else ""
 
     def request(self, keys: Keys, tenants: Iterable[str], arguments: Sequence[Argument], shards: int | str) -> Request:
         """Everything that a verb's script gets on one shard, of a queue of so many shards."""
@@ -216,7 +216,7 @@ class Scripts:
         if script.reads or self.travel:
             return self._evaluate_once(how, script, (request[0], *request[1]), replicas)
         server, sent = self._time_at(request), monotonic()
-        answer = self._evaluate_once(how, script, _with_clock(request, -server.until(ANSWER_MS)), replicas)
+        answer = self._evaluate_once(how, script, _with_clock(request, server.until(ANSWER_MS)), replicas)
         server.hear(sent, answer)
         return answer
 
@@ -227,10 +227,10 @@ class Scripts:
             return self._evaluate((how.replace("SHA", ""), script.text, *every), replicas)
 
     def _valid(self, script: Script, request: Request, for_ms: float = ANSWER_MS) -> Sequence[Argument]:
-        """A request with the time until which it is valid, where it may change anything and the clock is the server's."""
+        """A request with the time until which it is valid, where it may change anything by the server's clock."""
         if script.reads or self.travel:
             return (request[0], *request[1])
-        return _with_clock(request, -self._time_at(request).until(for_ms))
+        return _with_clock(request, self._time_at(request).until(for_ms))
 
     def _time_at(self, request: Request) -> ServerTime:
         """The time of the server that a request goes to; it is asked for it where that is not known."""

@@ -1,7 +1,7 @@
 -- Admits one of a tenant's queries to its call, unless as many are in flight as may be.
 --
 -- KEYS    1 hash, tenant -> "<until when (ms)>:<id> " of each of its queries in flight
--- ARGV    1 the clock (modules/clock.lua)   2 tenant   3 id   4 how long the call may take (ms)   5 how many at a time
+-- ARGV    1 the clock (modules/shard.lua)   2 tenant   3 id   4 how long the call may take (ms)   5 how many at a time
 -- RETURNS the entry, "" where it is not admitted
 --
 -- An entry ends by itself: a process that was killed takes no place for longer than its call. One further ahead than

@@ -2,7 +2,7 @@
 --
 -- KEYS    1 hash of requests, "<tenant>/<key>" to a record   2 zset of the same, by when they were first begun (ms)
 --         3 zset, tenant -> when its quota is whole again (modules/kept.lua)
--- ARGV    1 the clock (modules/clock.lua)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes
+-- ARGV    1 the clock (modules/shard.lua)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes
 --         5 how long the owner has it (ms)   6 how long a request is remembered (ms)   7 how many bytes its tenant may
 --         have kept, 0 for any number
 -- RETURNS {state, answer, ms that another has it or that the tenant is to wait, when it was first begun (ms) where it is

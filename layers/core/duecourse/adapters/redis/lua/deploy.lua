@@ -1,7 +1,7 @@
 -- Writes what a deployment has, and drops what none has written for a while.
 --
 -- KEYS    1 zset, "inline <kind>", "target <kind>" or "results <place>" -> when a deployment last wrote it (ms)
--- ARGV    1 the clock (modules/clock.lua)   2 age from which an entry is renewed (ms)   3 how long one is kept that none
+-- ARGV    1 the clock (modules/shard.lua)   2 age from which an entry is renewed (ms)   3 how long one is kept that none
 --         writes (ms)   4... the deployment's entries
 -- RETURNS how many entries were written or dropped
 --

@@ -1,7 +1,7 @@
 -- Takes one of a tenant's queries off those in flight; one that is not there any more is no error.
 --
 -- KEYS    1 as for admit
--- ARGV    1 the clock (modules/clock.lua)   2 tenant   3 its entry, as admit answered it
+-- ARGV    1 the clock (modules/shard.lua)   2 tenant   3 its entry, as admit answered it
 -- RETURNS 1
 --
 -- Its first write is a HDEL: a script that begins so runs to its end where memory is short.

@@ -1,7 +1,7 @@
 -- Ends a request that its owner has: with its answer kept, given back unanswered, or forgotten.
 --
 -- KEYS    as in begin.lua
--- ARGV    1 the clock (modules/clock.lua)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes
+-- ARGV    1 the clock (modules/shard.lua)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes
 --         5 "A" and the answer, "U" to give it back, or "X" to forget it   6, 7 as in begin.lua
 -- RETURNS 1, or 0 where the request is not the owner's any more
 

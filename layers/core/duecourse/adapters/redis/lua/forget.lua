@@ -1,7 +1,7 @@
 -- Forgets the oldest requests: a bounded step.
 --
 -- KEYS    as in begin.lua
--- ARGV    1 the clock (modules/clock.lua)   2 how long a request is remembered (ms)   3 the most that are forgotten
+-- ARGV    1 the clock (modules/shard.lua)   2 how long a request is remembered (ms)   3 the most that are forgotten
 -- RETURNS how many were forgotten
 
 local now = clock.NOW

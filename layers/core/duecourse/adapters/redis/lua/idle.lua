@@ -1,7 +1,7 @@
 -- Tells which functions nothing has invoked for a while, and counts all of them as invoked now.
 --
 -- KEYS    1 hash, function -> when it was last invoked (ms)
--- ARGV    1 the clock (modules/clock.lua)   2 for how long (ms)   3... functions
+-- ARGV    1 the clock (modules/shard.lua)   2 for how long (ms)   3... functions
 -- RETURNS {function...}
 
 local now = clock.NOW

@@ -19,7 +19,7 @@ local function count_own(key)
 end
 
 return {
-  values.now(),
+  values.now(''),
   call('ZCARD', DUE), tonumber(call('HGET', META, 'running:' .. ARGV[1]) or 0), count_own(DONE), count_own(DEAD),
   call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2] or false,
   call('HMGET', META, unpack(ARGV, 3)),

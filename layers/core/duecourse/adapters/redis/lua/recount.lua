@@ -1,7 +1,7 @@
 -- Puts a queue on record with another number of shards, in place of all of its shards that stand there.
 --
 -- KEYS    1 <namespace>:shards, as in register.lua   2 the set of marks, as there
--- ARGV    1 the clock (modules/clock.lua)   2 how many members are to go   3... those, then those that are to stand there
+-- ARGV    1 the clock (modules/shard.lua)   2 how many members are to go   3... those, then those that are to stand there
 -- RETURNS 1
 
 require 'clock'

@@ -4,7 +4,7 @@
 --         that are leaving it, mostly none or one
 --         3 hash: layout, the version of records that new shards have (adapters/redis/layout.py)
 --         4 hash: queue -> "<tenant>/<member>", who made it and its first shard, of tenants that may not make more
--- ARGV    1 the clock (modules/clock.lua)   2 queue   3 the shard's number   4 how many shards the queue has   5 1 to
+-- ARGV    1 the clock (modules/shard.lua)   2 queue   3 the shard's number   4 how many shards the queue has   5 1 to
 --         write it though it stands there already: who waits for replicas waits for what its own connection wrote
 --         6 the newest version of records   7 the tenant that makes the queue, where it is new   8 how many queues each
 --         tenant may have made, 0 for any

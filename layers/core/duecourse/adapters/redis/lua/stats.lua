@@ -46,7 +46,7 @@ end
 
 local schedules, fires = call('ZCARD', SCHEDULES), call('ZRANGE', SCHEDULES, 0, 0, 'WITHSCORES')[2]
 return {
-  values.now(),
+  values.now(''),
   call('HLEN', TASKS) - schedules, call('ZCARD', LEASED), call('ZCARD', DONE), call('ZCARD', DEAD),
   first_head(), call('ZRANGE', PARKED, 0, 0, 'WITHSCORES'), ends_of_ring(),
   call('GET', BELL), call('HMGET', META, unpack(ARGV)),

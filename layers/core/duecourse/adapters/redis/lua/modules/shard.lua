@@ -35,10 +35,12 @@
 --         14...     due:<tenant> zset, stored id -> due_at (of a notification, `due_score`), of each tenant that the
 --                   verb is about. A schedule is a record as a task's, "*/<tenant>/<id>", in due:* by when it next
 --                   fires (fields.NEVER: it does not); of a group only for its shard's sake (modules/series.lua)
--- ARGV    1 the clock (modules/clock.lua)   2 the head channel   3 how many shards the queue has
+-- ARGV    1 the clock: "<ms>" the server's, and the instant until which the call is valid; "" the server's, of a call
+--         that changes nothing; "=<ms>" this time in place of the server's
+--         2 the head channel   3 how many shards the queue has
 --         then the verb's own
 -- RETURNS a negative number alone: -8 the shard is not registered, -9 an override where the clock does not travel,
---         -10 the queue has another number of shards; or the error of modules/clock.lua
+--         -10 the queue has another number of shards; or the error LATE, where the call is not valid any more
 --
 -- A module is made once, where the store is in this process, and a verb runs many times: whatever depends on the call
 -- is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this one:
@@ -46,7 +48,7 @@
 -- TASKS ... WAITING                 the keys, as above
 -- DUE, TENANT                       tenant -> its due set; the last of the tenants
 -- FIRST                             the place of the verb's own arguments
--- HEAD_CHANNEL, COUNT, TRAVEL       the arguments 2 and 3; as in modules/clock.lua
+-- HEAD_CHANNEL, COUNT, TRAVEL       the arguments 2 and 3; whether the clock is overridden
 -- NOW, NOW_TEXT                     the time in epoch milliseconds, as a number and as text
 -- PAUSED, MAX_RUNNING, TENANT_MAX,  how the queue is set: limits are this shard's part
 -- RATE, PER
@@ -101,15 +103,18 @@ end
 function shard.begin()
   name_keys()
   shard.HEAD_CHANNEL, shard.COUNT, shard.FIRST = ARGV[2], ARGV[3], 4
-  shard.TRAVEL = clock.TRAVEL
-  local count, marked = shard.read_meta()
+  shard.TRAVEL = ARGV[1] >= '='
+  local count, clock = shard.read_meta()
   if (count or shard.COUNT) ~= shard.COUNT then
     return -10
-  elseif shard.TRAVEL and marked ~= 'travel' then
+  elseif shard.TRAVEL and clock ~= 'travel' then
     return -9
   end
-  shard.NOW = clock.NOW
+  shard.NOW = values.now(ARGV[1]) -- once, for it moves while a script runs
   shard.NOW_TEXT = values.text_of(shard.NOW)
+  if ARGV[1] < shard.NOW_TEXT and ARGV[1] ~= '' then -- as texts, of 13 digits until 2286
+    return redis.error_reply(values.LATE)
+  end
   shard.weight, shard.woken, shard.notified, shard.ended, shard.COUNTED = 0, false, false, false, 0
   shard.occurred = false
 end
