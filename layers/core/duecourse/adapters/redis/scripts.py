@@ -1,6 +1,7 @@
 """The verbs' scripts on a client: keys and arguments, repeats after a lost reply, and the meaning of Redis's errors."""
 
 import hashlib
+import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -15,11 +16,13 @@ from redis.retry import Retry
 from duecourse.adapters.redis import texts
 from duecourse.adapters.redis.arguments import Argument
 from duecourse.adapters.redis.connect import ANSWER_S, Client, drop_idle, learn, node_of
-from duecourse.adapters.redis.keys import Keys
+from duecourse.adapters.redis.keys import FIXED, Keys
 from duecourse.adapters.redis.lines import execute, execute_ahead, is_plain
-from duecourse.adapters.redis.server_time import ServerTime, monotonic
+from duecourse.adapters.redis.server_time import ServerTime, difference, monotonic
 from duecourse.errors import DuecourseError, StoreFull, StoreMisused, StoreUnavailable
 from duecourse.ports.clock import Clock
+
+log = logging.getLogger("duecourse.store")
 
 T = TypeVar("T")
 Request: TypeAlias = tuple[int, Sequence[Argument]]
@@ -49,6 +52,13 @@ APART_S = 0.1
 """Least that the wall's clock and the monotonic one differ by after this process was frozen, or a clock was set."""
 WAIT_MS = 1_000
 """Time that replicas have to take a write."""
+TOUCH = """
+if type(redis.pcall('HDEL', KEYS[1], '')) == 'number' then
+  redis.call('HSET', KEYS[1], '', '')
+  redis.call('HDEL', KEYS[1], '')
+end"""
+"""Script that writes to a hash and leaves it as it was. It begins with a HDEL: so it runs where memory is short."""
+META = FIXED.index("meta")
 
 AWAY = (redis.ConnectionError, redis.TimeoutError, exceptions.RedisClusterException)
 UNAVAILABLE = (*AWAY, *ELSEWHERE, exceptions.ReadOnlyError, exceptions.ClusterError)
@@ -246,7 +256,10 @@ class Scripts:
         except AWAY:
             learn(client)  # as after a script: a repeat goes to the server that has taken over
             raise
-        self._times[name] = ServerTime(sent, int(seconds) * 1000 + int(micros) / 1000)
+        now = int(seconds) * 1000 + int(micros) / 1000
+        if differs := difference(now):
+            log.error("%s", differs)
+        self._times[name] = ServerTime(sent, now)
         return self._times[name]
 
     def _evaluate(self, command: Sequence[Argument], replicas: int) -> Any:
@@ -268,8 +281,10 @@ class Scripts:
         node = node_of(self.client, str(command[3]))
         pipe = node.pipeline(transaction=False)  # WAIT speaks of its own connection's writes
         pipe.execute_command(*command)  # type: ignore[no-untyped-call]
+        # The script may have found done what it is for, by a call whose replicas did not have it: that wrote elsewhere.
+        pipe.eval(TOUCH, 1, _hash_of(command))
         pipe.wait(replicas, WAIT_MS)
-        answer, got = pipe.execute()
+        answer, _, got = pipe.execute()
         if int(got) < replicas:
             raise StoreUnavailable(
                 f"{got} of {replicas} replicas have the change: it may have been made, send it again"
@@ -280,6 +295,12 @@ class Scripts:
 def is_late(answer: Any) -> bool:
     """True for the answer of a script that came after its caller had given it up; it has changed nothing."""
     return isinstance(answer, redis.ResponseError) and str(answer).startswith("LATE ")
+
+
+def _hash_of(command: Sequence[Argument]) -> str:
+    """A hash among the keys of a script: a shard's `meta`, else its first. That of register is a set; it writes always."""
+    count, keys = int(command[2]), command[3:]
+    return str(keys[META if count > META else 0])
 
 
 def _with_clock(request: Request, clock: Argument) -> Sequence[Argument]:

@@ -3,6 +3,10 @@
 import time
 from typing import Any
 
+import redis
+
+from duecourse.domain.spoken import span
+
 MARGIN_MS = 250.0
 """Time for which a call is valid after its caller has given it up: what a clock may be off, and a connection takes."""
 TRUSTED_MS = 600_000.0
@@ -37,6 +41,24 @@ class ServerTime:
     def is_trusted(self) -> bool:
         """True if the server's clock was heard of not long ago."""
         return monotonic() - self._heard < TRUSTED_MS
+
+
+def difference(now: float) -> str:
+    """Warning where the server's time is far from this process's, "" where it is not."""
+    minutes = int((now / 1000 - time.time()) / 60)
+    if not minutes:
+        return ""
+    side = "ahead of" if minutes > 0 else "behind"
+    return (
+        f"CLOCKS DIFFER: the store's clock is {span(abs(minutes) * 60_000)} {side} this process's, and tasks come "
+        "due by the store's. Set both by one source of time, such as NTP"
+    )
+
+
+def warning(server: redis.Redis) -> str:
+    """The same of a server that is asked. Raises RedisError."""
+    seconds, micros = server.time()  # type: ignore[misc]
+    return difference(seconds * 1000 + micros / 1000)
 
 
 def monotonic() -> float:
