@@ -298,7 +298,7 @@ def is_late(answer: Any) -> bool:
 
 
 def _hash_of(command: Sequence[Argument]) -> str:
-    """A hash among the keys of a script: a shard's `meta`, else its first. That of register is a set; it writes always."""
+    """A hash among a script's keys: a shard's `meta`, else the first. That of register is a set, which it writes."""
     count, keys = int(command[2]), command[3:]
     return str(keys[META if count > META else 0])
 
