@@ -10,7 +10,7 @@ from duecourse.domain.spoken import span
 MARGIN_MS = 250.0
 """Time for which a call is valid after its caller has given it up: what a clock may be off, and a connection takes."""
 TRUSTED_MS = 600_000.0
-"""Time after which a server that no answer has told the time of is asked for it again: clocks drift."""
+"""Time after the last answer with a time, after which a server is asked for it again: clocks drift."""
 EPOCH_MS = 10**12
 """Least number that is taken for a time: any other first part of an answer is smaller."""
 
@@ -57,7 +57,7 @@ def difference(now: float) -> str:
 
 def warning(server: redis.Redis) -> str:
     """The same of a server that is asked. Raises RedisError."""
-    seconds, micros = server.time()  # type: ignore[misc]
+    seconds, micros = server.time()
     return difference(seconds * 1000 + micros / 1000)
 
 
