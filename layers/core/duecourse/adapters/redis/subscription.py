@@ -22,6 +22,9 @@ from duecourse.ports.bells import Expiry, Sound, What
 if TYPE_CHECKING:
     from duecourse.adapters.redis.bells import RedisBells
 
+CONFIRMED = frozenset({b"subscribe", b"psubscribe"})
+MESSAGES = frozenset({b"message", b"pmessage"})
+"""Kinds of a server's replies on a connection that subscribes, which may come in any order."""
 CHANGED = "the cluster's primaries, or their slots, are others now"
 
 
@@ -71,6 +74,8 @@ class Ear:
         self._names = names
         self._own = canary.encode()
         self._heads = set(heads[1:])
+        self._kept: deque[Sequence[bytes]] = deque()
+        """Messages that came between confirmations: a busy server sends some as soon as it has the first channel."""
         self._quiet_at = time.monotonic()
         self._connection: Any = pool.get_connection()
         try:
@@ -83,8 +88,13 @@ class Ear:
         """Subscribe, and wait for every confirmation: only later messages are sure to be heard."""
         for command in commands:
             self._connection.send_command(*command)
-        for _ in range(sum(len(command) - 1 for command in commands)):
-            self._connection.read_response(disable_decoding=True)
+        missing = sum(len(command) - 1 for command in commands)
+        while missing:
+            reply = self._connection.read_response(disable_decoding=True)
+            if reply[0] in CONFIRMED:
+                missing -= 1
+            else:
+                self._kept.append(reply)
 
     def fileno(self) -> int:
         """The socket's descriptor, for a poll."""
@@ -92,6 +102,9 @@ class Ear:
 
     def hear(self, end: float) -> Sound | Expiry | None:
         """The next sound that is here, read before `end` (time.monotonic()); other keys' events are passed over."""
+        while self._kept:
+            if heard := self._sound(self._kept.popleft()):
+                return heard
         while (asked_at := time.monotonic()) < end:
             if not self._connection.can_read(timeout=0):
                 self._quiet_at = asked_at  # later messages came since: this process may have been frozen
@@ -102,6 +115,8 @@ class Ear:
 
     def _sound(self, message: Sequence[bytes]) -> Sound | Expiry | None:
         """One message as a sound: an event's text is the key's name, a head's is the time, its channel the bell's."""
+        if message[0] not in MESSAGES:
+            return None
         channel, data = message[-2:]
         if what := self._names.events_heard.get(channel):
             if self._names.is_bell(data, self._own):

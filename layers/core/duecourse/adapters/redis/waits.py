@@ -113,9 +113,9 @@ class RedisEndings:
             self._take(self._connection.read_response(disable_decoding=True))
 
     def _take(self, message: Any) -> None:
-        if isinstance(message, list) and message[0] == b"message":
+        if message[0] == b"message":
             self._heard.extend(read_ended(message[2]))
-        else:
+        elif message[0] == b"pong":
             self._ponged = True
 
     def _leave(self) -> None:
