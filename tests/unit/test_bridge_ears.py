@@ -1,14 +1,15 @@
 """The bridge's ears: what a busy server says while it confirms is heard, and no fault of theirs is silent."""
 
 import logging
+import socket
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from duecourse.adapters.redis.subscription import Ear, Names
+from duecourse.adapters.redis.subscription import Names, RedisSubscription
 from duecourse.bridge.clock import ServerClock
 from duecourse.bridge.ears import Ears
 from duecourse.bridge.timer import Timer
@@ -20,6 +21,7 @@ from tests.unit.test_bridge_timer import HandBells
 CANARY = "ns:{canary/b0}:bell"
 BELL = "ns:{default/0}:bell"
 EXPIRED, EVICTED, HEADS = b"__keyevent@0__:expired", b"__keyevent@0__:evicted", b"ns:{*}:head"
+CONFIRMED = [[b"subscribe", EXPIRED, 1], [b"subscribe", EVICTED, 2], [b"psubscribe", HEADS, 3]]
 
 
 class Said:
@@ -28,6 +30,7 @@ class Said:
     def __init__(self, *replies: Sequence[Any]) -> None:
         self._replies = deque(replies)
         self.commands: list[tuple[str, ...]] = []
+        self._sock, self._other = socket.socketpair()
 
     def get_connection(self) -> "Said":
         return self
@@ -45,20 +48,23 @@ class Said:
         return bool(self._replies)
 
     def disconnect(self) -> None:
-        self._replies.clear()
+        self._sock.close()
+        self._other.close()
 
 
-def ear_of(*replies: Sequence[Any]) -> Ear:
+def subscribed(*replies: Sequence[Any], has: Callable[[str], bool] = lambda _bell: True) -> RedisSubscription:
     names = Names("ns", 0, Watchlist())
-    return Ear(Said(*replies), names, CANARY, ["PSUBSCRIBE", "ns:{*}:head"], events=True)  # type: ignore[arg-type]
+    return RedisSubscription(Said(*replies), names, CANARY, has, names.pattern, events=True)  # type: ignore[arg-type]
 
 
-def heard(ear: Ear) -> list[Any]:
-    return list(iter(lambda: ear.hear(float("inf")), None))
+def heard(subscription: RedisSubscription) -> list[Any]:
+    found = list(iter(lambda: subscription.hear(0.01), None))
+    subscription.close()
+    return found
 
 
 def test_messages_between_two_confirmations_are_no_confirmations_and_are_heard() -> None:
-    ear = ear_of(
+    subscription = subscribed(
         [b"subscribe", EXPIRED, 1],
         [b"message", EXPIRED, BELL.encode()],
         [b"message", EXPIRED, b"a key of another program"],
@@ -67,7 +73,7 @@ def test_messages_between_two_confirmations_are_no_confirmations_and_are_heard()
         [b"psubscribe", HEADS, 3],
         [b"pmessage", HEADS, b"ns:{default/0}:head", b"1700000000000"],
     )
-    assert heard(ear) == [
+    assert heard(subscription) == [
         Sound(What.EXPIRED, BELL),
         Sound(What.EVICTED, BELL),
         Sound(What.HEAD, BELL, 1_700_000_000_000),
@@ -75,9 +81,23 @@ def test_messages_between_two_confirmations_are_no_confirmations_and_are_heard()
 
 
 def test_a_reply_of_another_kind_is_no_message() -> None:
-    confirmed = [[b"subscribe", EXPIRED, 1], [b"subscribe", EVICTED, 2], [b"psubscribe", HEADS, 3]]
-    ear = ear_of(*confirmed, [b"psubscribe", HEADS, 3], [b"pong", b""], [b"message", EXPIRED, BELL.encode()])
-    assert heard(ear) == [Sound(What.EXPIRED, BELL)]
+    subscription = subscribed(
+        *CONFIRMED, [b"psubscribe", HEADS, 3], [b"pong", b""], [b"message", EXPIRED, BELL.encode()]
+    )
+    assert heard(subscription) == [Sound(What.EXPIRED, BELL)]
+
+
+def test_a_head_counts_where_its_bell_is_and_nowhere_else() -> None:
+    def head(bell: str) -> list[bytes]:
+        return [b"pmessage", HEADS, bell.removesuffix("bell").encode() + b"head", b"7"]
+
+    subscription = subscribed(*CONFIRMED, head("ns:{elsewhere/0}:bell"), head(BELL), has=lambda bell: bell == BELL)
+    assert heard(subscription) == [Sound(What.HEAD, BELL, 7)]
+
+
+def test_the_canarys_head_counts_wherever_its_slot_is() -> None:
+    head = [b"pmessage", HEADS, CANARY.removesuffix("bell").encode() + b"head", b"0"]
+    assert heard(subscribed(*CONFIRMED, head, has=lambda _bell: False)) == [Sound(What.HEAD, CANARY, 0)]
 
 
 class Faulty:

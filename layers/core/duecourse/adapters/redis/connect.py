@@ -1,5 +1,6 @@
 """Clients of one Redis, of a Sentinel's primary and of a cluster, by a store's URL."""
 
+import random
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
@@ -102,6 +103,25 @@ def learn(client: Client) -> None:
         client.nodes_manager.initialize()
 
 
+class AnyNodeCluster(RedisCluster):
+    """A cluster's client that opens while some of the nodes do not answer."""
+
+    def command(self, **kwargs: Any) -> Any:
+        """The commands that a node knows, as redis-py wants them when it opens.
+
+        It would ask the node of the lowest slot alone, and fail where that one is away.
+        """
+        cluster: Any = self
+        nodes = random.sample(primaries := cluster.get_primaries(), len(primaries))
+        for place, node in enumerate(nodes, start=1):
+            try:
+                return cluster.get_redis_connection(node).command(**kwargs)
+            except (redis.ConnectionError, redis.TimeoutError):
+                if place == len(nodes):
+                    raise
+        raise RedisClusterException("the cluster has no primaries")
+
+
 def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
     given = split(url)
     (host, port), *others = nodes_of(url, REDIS_PORT)
@@ -110,7 +130,7 @@ def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
     nodes = [ClusterNode(*other) for other in others]  # type: ignore[no-untyped-call]
     try:
         # Slots whose primary has gone are still somebody's: the others' shards go on meanwhile.
-        return RedisCluster.from_url(
+        return AnyNodeCluster.from_url(
             first, startup_nodes=nodes, retry=ONCE, require_full_coverage=False, reinitialize_steps=1, **options
         )
     except (redis.RedisError, RedisClusterException) as error:
