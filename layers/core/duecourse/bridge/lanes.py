@@ -112,9 +112,7 @@ class Lanes(Generic[T]):
     def next_at(self) -> float:
         """The earliest time at which something may go that may not go now, unless something happens before; or inf."""
         later = self._later[0][0] if self._later else inf
-        return min(
-            (lane.group.not_before for lane in self._ready.values() if self._has_room(lane.group)), default=later
-        )
+        return min([later, *(one.group.not_before for one in self._ready.values() if self._has_room(one.group))])
 
     def accepted(self, taken: dict[str, list[T]], now: float) -> bool:
         """A batch was accepted; returns whether calls before it were rejected."""
