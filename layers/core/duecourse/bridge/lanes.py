@@ -112,7 +112,10 @@ class Lanes(Generic[T]):
     def next_at(self) -> float:
         """The earliest time at which something may go that may not go now, unless something happens before; or inf."""
         later = self._later[0][0] if self._later else inf
-        return min([later, *(one.group.not_before for one in self._ready.values() if self._has_room(one.group))])
+        ready = [lane.group.not_before for lane in self._ready.values() if self._has_room(lane.group)]
+        if ready and len(self._groups) == 1:
+            return ready[0]  # before that, what is later may not go either
+        return min([later, *ready])
 
     def accepted(self, taken: dict[str, list[T]], now: float) -> bool:
         """A batch was accepted; returns whether calls before it were rejected."""
