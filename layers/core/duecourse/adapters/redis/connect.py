@@ -14,6 +14,7 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from duecourse.adapters.redis.lines import QuickPool
 from duecourse.adapters.redis.login import Login, RenewingPool, renewing
+from duecourse.adapters.redis.nodes import NodePool
 from duecourse.domain.address import REDIS_PORT, SENTINEL_PORT, nodes_of, split, without_login
 from duecourse.errors import StoreUnavailable
 
@@ -42,7 +43,7 @@ def open_client(url: str, login: Login | None = None, **timeouts: float) -> Clie
     if login:
         options["credential_provider"] = login
     if scheme in CLUSTER:
-        return _cluster(url, options | ({"connection_pool_class": RenewingPool} if login else {}))
+        return _cluster(url, options | {"connection_pool_class": RenewingPool if login else NodePool})
     return _renewing(redis.Redis.from_pool(QuickPool.from_url(url, retry=ONCE, **options)), login)
 
 
@@ -73,6 +74,15 @@ def node_of(client: Client, key: str) -> redis.Redis:
         return client
     cluster: Any = client
     return cast(redis.Redis, cluster.get_redis_connection(cluster.get_node_from_key(key)))
+
+
+def name_of_node(client: Client, key: str) -> str:
+    """Name of a cluster's node that `key` is on, as far as this client knows; "nobody" where no node has its slot."""
+    cluster: Any = client
+    try:
+        return str(cluster.get_node_from_key(key).name)
+    except RedisClusterException:
+        return "nobody"
 
 
 def primaries_of(client: Client) -> dict[str, redis.Redis]:
