@@ -48,7 +48,7 @@ class Servers(MemoryStore):
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patient, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(patient, "PATIENCE_S", 0.3)
 
 
 @pytest.fixture

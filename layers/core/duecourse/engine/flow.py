@@ -62,7 +62,7 @@ class Flow:
         priorities: dict[Shard, int],
         fire: Fire,
     ) -> None:
-        self._store = Patient(store)
+        self._store = Patient(store, list(triggers))
         self._pieces = pieces
         self._fire = fire
         self._shards = self._waiting = list(triggers)

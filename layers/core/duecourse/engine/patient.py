@@ -1,6 +1,6 @@
 """A drain's store of several servers, none of which holds up the work of the others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from duecourse.ports.leases import Claim, LeaseStore, Settled
 
 T = TypeVar("T")
 
-PATIENCE_S = 0.5
+PATIENCE_S = 1.0
 """Time that a server has for an answer before the drain goes on with others."""
 
 
@@ -26,10 +26,12 @@ class Patient:
 
     A server that does not answer in time is StoreUnavailable, also for all else, until it has answered. What a late
     claim has leased is the answer to the next claim of its shard. A late settle is made again: it answers as before.
+    Where all `shards` of a drain are on one server, nothing else waits for it.
     """
 
-    def __init__(self, store: LeaseStore) -> None:
+    def __init__(self, store: LeaseStore, shards: Collection[Shard] = ()) -> None:
         self._store = store
+        self._is_alone = len(set(map(store.server_of, shards))) == 1
         # A drain claims and settles side by side: of each server, both have a thread.
         self._threads: dict[tuple[str, str], ThreadPoolExecutor] = {}
         self._running: dict[tuple[str, str], Future[Any]] = {}
@@ -37,7 +39,7 @@ class Patient:
 
     def claim(self, shard: Shard, limit: int, **terms: Any) -> Claim:
         """See LeaseStore."""
-        server = self._store.server_of(shard)
+        server = self._server_of(shard)
         if not server:
             return self._store.claim(shard, limit, **terms)
         claim = partial(self._store.claim, shard, limit, **terms)
@@ -51,7 +53,7 @@ class Patient:
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """See LeaseStore."""
-        server = self._store.server_of(shard)
+        server = self._server_of(shard)
         settle = partial(self._store.settle, shard, list(settlements))
         return self._answer(server, self._begin("settle", server, settle)) if server else settle()
 
@@ -65,6 +67,9 @@ class Patient:
             claiming.add_done_callback(partial(self._give_back, shard))
         for thread in self._threads.values():
             thread.shutdown(wait=False)
+
+    def _server_of(self, shard: Shard) -> str:
+        return "" if self._is_alone else self._store.server_of(shard)
 
     def _begin(self, what: str, server: str, call: Callable[[], T]) -> Future[T]:
         """Begin a call of a server on its thread. Raises StoreUnavailable where it has not answered the last one."""
