@@ -1,6 +1,7 @@
 """Clients of one Redis, of a Sentinel's primary and of a cluster, by a store's URL."""
 
 import random
+import time
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
@@ -24,6 +25,14 @@ CLUSTER = {"redis-cluster": "redis", "rediss-cluster": "rediss"}
 SENTINEL = "redis+sentinel"
 ONCE = Retry(NoBackoff(), 0)
 """No command is sent again by the client itself: scripts.py decides which may be."""
+
+
+ASK_S = 1.0
+"""Time between two questions to the Sentinels about where the primary is."""
+LONGEST_ASK_S = 30.0
+"""The longest, while they do not answer: who asks waits for that."""
+SENTINEL_S = 1.0
+"""Time that a Sentinel has for an answer before another one is asked."""
 
 
 def open_client(url: str, login: Login | None = None, **timeouts: float) -> Client:
@@ -61,6 +70,12 @@ def connect(url: str, login: Login | None = None) -> Client:
     Raises StoreUnavailable if no node of a cluster answers.
     """
     return open_client(url, login, socket_timeout=3, socket_connect_timeout=2)
+
+
+def check_place(pool: Any, connection: Any) -> None:
+    """Return if a connection that listens leads to the primary, as far as Sentinels know. Raises as redis-py."""
+    if isinstance(pool, ServicePool):
+        pool.check(connection)
 
 
 def is_cluster(url: str) -> bool:
@@ -148,7 +163,39 @@ def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
 
 
 class ServicePool(SentinelConnectionPool):
-    """Connections to a service's primary, and to the sentinels that know which server that is."""
+    """Connections to a service's primary, and to the sentinels that know which server that is.
+
+    They are asked once a second while connections are used: a former primary that stood still takes itself for the
+    primary when it wakes, and a connection to it would be as good as before.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
+        self._ask_at = time.monotonic() + ASK_S
+        self._failures = 0
+
+    def get_connection(self, *command: Any, **options: Any) -> Any:
+        """A connection to the server that is the primary by now."""
+        self.look()
+        return super().get_connection(*command, **options)
+
+    def look(self) -> None:
+        """Ask where the primary is, if that is due; connections to another server that are not in use are closed."""
+        if time.monotonic() < self._ask_at:
+            return
+        self._ask_at = time.monotonic() + ASK_S
+        try:
+            self.get_master_address()  # type: ignore[no-untyped-call]
+            self._failures = 0
+        except (redis.ConnectionError, redis.TimeoutError):  # the primary may be there all the same
+            self._failures += 1
+            self._ask_at = time.monotonic() + min(ASK_S * 2**self._failures, LONGEST_ASK_S)
+
+    def check(self, connection: Any) -> None:
+        """Return if a connection that is in use leads to the primary. Raises redis.ConnectionError."""
+        self.look()
+        if self.master_address and (connection.host, connection.port) != self.master_address:
+            raise redis.ConnectionError("the Sentinels name another primary by now")
 
     def disconnect(self, inuse_connections: bool = True) -> None:
         """Close the connections, the sentinels' too."""
@@ -165,7 +212,8 @@ def _sentinel(url: str, login: Login | None, options: dict[str, Any]) -> redis.R
     if login:
         names = {"credential_provider": login}
     sentinels = nodes_of(url, SENTINEL_PORT)
-    manager = Sentinel(sentinels, sentinel_kwargs={"retry": ONCE, **options}, retry=ONCE, **options)  # type: ignore[no-untyped-call]
+    quick = {"socket_timeout": SENTINEL_S, "socket_connect_timeout": SENTINEL_S}
+    manager = Sentinel(sentinels, sentinel_kwargs={"retry": ONCE, **options, **quick}, retry=ONCE, **options)  # type: ignore[no-untyped-call]
     primary = manager.master_for(  # type: ignore[no-untyped-call]
         unquote(service), connection_pool_class=ServicePool, db=int(db or 0), **names
     )

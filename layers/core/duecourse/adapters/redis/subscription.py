@@ -14,6 +14,7 @@ from typing import Any
 import redis
 from redis.exceptions import RedisClusterException
 
+from duecourse.adapters.redis.connect import check_place
 from duecourse.adapters.redis.keys import CANARY, hung_at
 from duecourse.domain.watch import Watchlist
 from duecourse.errors import NotPrimary, StoreUnavailable
@@ -117,6 +118,7 @@ class RedisSubscription:
             if heard := self._sound(self._kept.popleft()):
                 return heard
         with translated():
+            check_place(self._pool, self._connection)
             while (asked_at := time.monotonic()) < end:
                 if not self._connection.can_read(timeout=0):
                     self._quiet_at = asked_at  # later messages came since: this process may have been frozen
