@@ -95,6 +95,9 @@ class Lease(NamedTuple):
 class LeaseStore(Ledger, Protocol):
     """The ledger for those who work tasks."""
 
+    def server_of(self, shard: Shard) -> str:
+        """Name of the server that has a shard, as far as is known; "" where there is only one."""
+
     def claim(
         self,
         shard: Shard,

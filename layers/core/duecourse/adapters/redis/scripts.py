@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import redis
 from redis import exceptions
 from redis.backoff import ExponentialBackoff
+from redis.cluster import RedisCluster
 from redis.retry import Retry
 
 from duecourse.adapters.redis import texts
@@ -123,6 +124,7 @@ class Scripts:
         """Number of times a server did not answer, or was no primary any more: writes to it may be lost."""
         # redis-py would ask a cluster for the keys of such a call, at each call.
         self._reads_apart = isinstance(client, redis.Redis)
+        self.in_cluster = isinstance(client, RedisCluster)
 
     def clock(self) -> str:
         """Time that a script is to take for the server's; "" for the server's own, with which it is sent."""
