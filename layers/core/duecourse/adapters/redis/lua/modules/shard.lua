@@ -18,7 +18,8 @@
 --                   where it is being forgotten; out:<target> how many were handed over and are not begun, while any
 --                   is; most:<target> how many may be, while tasks wait for that (0 of kind:<kind>, for whoever has it); wake: 1 while a claim may hand over
 --                   what waits; busy:<target>, busy:kind:<kind> until when a function that is handed tasks counts as
---                   busy, fits:<target> "<how many>:<since>", what it may have while that is fewer (modules/busy.lua); layout: the version in which records are written, 4 where it is not there; bodies: how
+--                   busy, fits:<target> "<how many>:<since>", what it may have while that is fewer (modules/busy.lua);
+--                   each:<target> how many tasks one event of it is to have, while it has no time for ten; layout: the version in which records are written, 4 where it is not there; bodies: how
 --                   many payloads stand apart, while any does; drawn, others, others_at, rewrite: modules/versions.lua;
 --                   tenant_max_pending, tenant_max_bytes, tenant_adds_per_minute, default_quotas: those of the
 --                   deployment (modules/settings.lua), and quotas: a letter of each that is set (p, b, a), while any
