@@ -26,8 +26,9 @@ Request: TypeAlias = tuple[int, Sequence[Argument]]
 
 READS = frozenset({"coming", "outlook", "own", "page", "schedules", "show", "stats", "throttle"})
 """Verbs that write nothing."""
-ONCE = frozenset({"bulk", "cancel", "claim", "replay", "take", "unschedule"})
-"""Verbs that are not sent again after a lost reply: run twice, they would lease or report something else."""
+ONCE = frozenset({"bulk", "cancel", "claim", "replay", "unschedule"})
+"""Verbs that are not sent again after a lost reply: run twice, they would lease or report something else. What a lost
+claim leased is found by its nonces (regain.lua)."""
 NOT_ALONE, UNREGISTERED, OVERRIDDEN, RESHARDED = -7, -8, -9, -10
 
 CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY) ")
