@@ -10,6 +10,7 @@ import redis
 
 from duecourse.adapters.redis import arguments
 from duecourse.adapters.redis.answers import SETTLED, ClaimAnswer, begun, claimed, readable
+from duecourse.adapters.redis.arguments import Argument
 from duecourse.adapters.redis.lost_claims import LATEST_S, LostClaim, LostClaims
 from duecourse.adapters.redis.record import stored_id
 from duecourse.adapters.redis.schedules import RedisSchedules
@@ -20,7 +21,7 @@ from duecourse.domain.schedule import TENANT
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.leases import MAX_CLAIM, NO_DELIVERIES, Begun, Claim, Deliveries, Lease, Settled
-from duecourse.ports.ledger import check_count
+from duecourse.ports.ledger import Away, check_count
 
 SCHEDULES = TENANT.encode()
 """Name that a claim answers where schedules are due whose keys it was not given."""
@@ -55,23 +56,12 @@ class RedisLeases(RedisSchedules):
         lengths = tuple(dict.fromkeys([lease_ms, *(delivery.lease_ms for delivery in deliveries.values())]))
         while True:
             lost = LostClaim(secrets.token_bytes(8 * most), time.monotonic(), lengths)
-            begin = arguments.trigger(trigger), max(0, at_once - len(claim.tasks))
-            bounds = (most, lease_ms, max_bytes, size, lost.nonces)
+            begin = (arguments.trigger(trigger), max(0, at_once - len(claim.tasks)))
+            bounds: tuple[Argument, ...] = (most, lease_ms, max_bytes, size, lost.nonces, *begin)
             try:
-                answer = self._verbs.run(
-                    "claim", shard, self._verbs.met(shard), (*self._ending, *bounds, *begin, *terms)
-                )
+                answer = self._verbs.run("claim", shard, self._verbs.met(shard), (*self._ending, *bounds, *terms))
             except (StoreUnavailable, StoreMisused) as error:
-                if isinstance(error, StoreUnavailable):
-                    self.lost_claims.add(shard, [lost])
-                if claim.tasks:  # they are the caller's, whatever the rest has met
-                    return claim
-                if isinstance(error, StoreMisused) or isinstance(error.__cause__, redis.TimeoutError):
-                    raise  # whoever does not answer a claim in time does not answer this either
-                found = self._regain(shard, deliveries)
-                if found.tasks:
-                    return found
-                raise
+                return self._saved(claim, shard, lost, deliveries, error)
             got = ClaimAnswer(*answer)
             claim = claimed(claim, got, shard.queue, deliveries, at_once)
             self._verbs.meet(shard, got.want + got.following)
@@ -84,6 +74,19 @@ class RedisLeases(RedisSchedules):
             self._record.meet(shard)  # no ring and no tick would find the others of a queue whose record is lost
         return replace(claim, schedules=self._due(shard, got.schedules)) if got.schedules else claim
 
+    def _saved(self, claim: Claim, shard: Shard, lost: LostClaim, deliveries: Deliveries, error: Away) -> Claim:
+        """Leases of a claim whose newest script failed: of those before it, or its own; the error where it has none."""
+        if isinstance(error, StoreUnavailable):
+            self.lost_claims.add(shard, [lost])
+        if claim.tasks:
+            return claim
+        # A server that does not answer a claim in time does not answer this either: the next claim looks.
+        is_silent = isinstance(error.__cause__, redis.TimeoutError)
+        found = Claim() if is_silent or isinstance(error, StoreMisused) else self._regain(shard, deliveries)
+        if not found.tasks:
+            raise error
+        return found
+
     def _regain(self, shard: Shard, deliveries: Deliveries) -> Claim:
         """Leases of claims whose reply was lost, as a claim that nothing of is known to have begun."""
         lost = self.lost_claims.take(shard)
@@ -92,22 +95,16 @@ class RedisLeases(RedisSchedules):
         asked_at = time.monotonic()
         lengths = dict.fromkeys(length for claim in lost for length in claim.lease_ms)
         age_ms = int((asked_at - min(claim.sent_at for claim in lost)) * 1_000)
-        every = (b"".join(claim.nonces for claim in lost), age_ms, *lengths)
+        every: tuple[Argument, ...] = (b"".join(claim.nonces for claim in lost), age_ms, *lengths)
         try:
             found = claimed(Claim(), ClaimAnswer(*self._verbs.run("regain", shard, (), every)), shard.queue, deliveries)
         except (StoreUnavailable, StoreMisused):
             self.lost_claims.add(shard, lost)
             raise
         nonces = [bytes.fromhex(task.token)[-8:] for task in found.tasks]
+        unseen = [claim for claim in lost if not any(nonce in claim.nonces for nonce in nonces)]
         # One that is still on its way may be done after this look.
-        self.lost_claims.add(
-            shard,
-            [
-                claim
-                for claim in lost
-                if asked_at - claim.sent_at < LATEST_S and not any(nonce in claim.nonces for nonce in nonces)
-            ],
-        )
+        self.lost_claims.add(shard, [claim for claim in unseen if asked_at - claim.sent_at < LATEST_S])
         return found
 
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:

@@ -14,7 +14,8 @@
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local lease_ms = handout.LEASE or tonumber(ARGV[shard.FIRST + 1])
-local NONCES, TRIGGER, AT_ONCE = ARGV[shard.FIRST + 4], ARGV[shard.FIRST + 5], tonumber(ARGV[shard.FIRST + 6])
+local NONCES, LEASE_END = ARGV[shard.FIRST + 4], handout.lease_end('', ARGV[shard.FIRST + 5])
+local AT_ONCE = ARGV[shard.FIRST + 6] + 0
 local MOST_EXPIRED = 300 -- due tasks that one claim does not lease: an end costs more than a lease
 local MOST_PASSED = 2000 -- records of a later version that it passes over
 local want, taken, useless, passed = {}, 0, 0, 0
@@ -32,7 +33,7 @@ places.give_places()
 -- Before version 5 a task is handed over under a lease like any other.
 handover.handed_kinds(shard.LAYOUT < 5 and #ARGV + 1 or shard.FIRST + 7)
 handover.wake_waiting(limit, want)
-choice.open(tonumber(ARGV[shard.FIRST + 3]), tonumber(ARGV[shard.FIRST + 2]), TRIGGER, AT_ONCE)
+choice.open(tonumber(ARGV[shard.FIRST + 3]), tonumber(ARGV[shard.FIRST + 2]))
 
 -- Answers whether another round may have more.
 local function take_turns()
@@ -46,7 +47,7 @@ local function take_turns()
     choice.expire(round.gone[i], round.gone[i + 1])
     died = died + 1
   end
-  taken = taken + choice.lease(round, fence, NONCES)
+  taken = taken + choice.lease(round, fence, NONCES, LEASE_END, AT_ONCE)
   local left = rounds.move_on(turns)
   return (#sids > 0 or left) and not cut and #want == 0
 end

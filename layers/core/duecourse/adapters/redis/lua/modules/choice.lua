@@ -8,21 +8,14 @@ local used, max_bytes -- bytes of what is handed out, and how many they may be a
 local handed, payloads -- {stored id, record...}; {place of a record among those, its payload where that is apart...}
 local later -- place of a record in `handed` -> the end of its delivery
 local unread -- {stored id...} of what cannot be read
-local at_once -- how many begin at once
-local lease_end, ahead_end, delivery_end -- behind each record and its own nonce, by how it is leased
 
 function choice.begin()
   handed, payloads, later, unread = {}, {}, {}, {}
 end
 
--- Begins a claim, which has leased so many bytes before, and whose caller begins the first `begin` tasks at once.
-function choice.open(before, most, trigger, begin)
-  used, max_bytes, at_once = before, most, begin
-  lease_end = handout.lease_end('', trigger)
-  delivery_end, ahead_end = sub(lease_end, 1, -2) .. 'V', lease_end
-  if shard.LAYOUT >= 5 then -- earlier releases read the others, and know no such trigger
-    ahead_end = handout.lease_end('', string.char(byte(trigger) + fields.AHEAD))
-  end
+-- Begins a claim, which has leased so many bytes before.
+function choice.open(before, most)
+  used, max_bytes = before, most
 end
 
 -- Looks at what was gathered, in pieces, and puts what it chooses behind what is handed out, as it stands. Answers the
@@ -116,11 +109,14 @@ function choice.put_off(broken)
   end
 end
 
--- Leases what was chosen in a round, with the fences after this one. Each has a nonce of its own: no lease's token tells
--- another's. Answers how many.
-function choice.lease(round, fence, nonces)
-  local runs, to, count = round.runs, round.to, #round.runs
-  local n = #handed - 2 * count
+-- Leases what was chosen in a round, with the fences after this one; `lease_end` is what stands behind each record and
+-- its own nonce: no lease's token tells another's. Of a claim, the first `at_once` are not claimed ahead. Answers how many.
+function choice.lease(round, fence, nonces, lease_end, at_once)
+  local runs, to, count, delivery_end = round.runs, round.to, #round.runs, sub(lease_end, 1, -2) .. 'V'
+  local n, ahead_end = #handed - 2 * count, lease_end
+  if #handed > 2 * at_once and shard.LAYOUT >= 5 then -- an earlier release reads the others, and knows no such trigger
+    ahead_end = sub(lease_end, 1, -3) .. string.char(byte(lease_end, -2) + fields.AHEAD) .. 'L'
+  end
   handout.log_claimed(fence + 1, count)
   for i = 1, count do
     n = n + 2
