@@ -99,8 +99,8 @@ def added(tasks: Sequence[NewTask], answer: Any) -> list[AddReply]:
     return replies
 
 
-def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries) -> Claim:
-    """A claim of several rounds, with the answer of claim.lua in the newest."""
+def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries, at_once: int = 0) -> Claim:
+    """A claim of several rounds, with the answer of claim.lua in the newest; it begins as many `at_once`."""
     tasks = _leased(queue, got)
     if given:  # a task that is handed over has a lease of its own length
         tasks = [
@@ -109,6 +109,7 @@ def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries) -> C
         ]
     return Claim(
         tasks=before.tasks + tasks,
+        at_once=min(at_once, len(before.tasks) + len(tasks)),
         died=before.died + got.died,
         backlog=got.backlog,
         bell_at=got.bell_at,
