@@ -17,13 +17,14 @@ import tzdata  # type: ignore[import-untyped]
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import keys_of, rounds_key, shards_key
 from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.bulk import Act, Bulk
 from duecourse.domain.queues import Rate
-from duecourse.domain.task import Shard
+from duecourse.domain.task import Shard, Status
 from duecourse_local.doctor import targets, zones
 from duecourse_local.doctor.finding import Finding, Level
 from duecourse_local.doctor.ledger import Examination
 from tests.support.commands import in_this_process, run
-from tests.support.ledger import claim, new
+from tests.support.ledger import LEASE_MS, SHARD, claim, new
 from tests.support.redis_server import REDIS, RedisServer, need
 
 KEYS = keys_of("duecourse", Shard())
@@ -157,6 +158,13 @@ def lose_a_record(client: redis.Redis) -> None:
     client.hdel(KEYS.tasks, "-/later")
 
 
+def purge_what_was_put_aside(client: redis.Redis) -> None:
+    store = RedisStore(client)
+    store.add([new("aside", kind="ghost")])
+    store.claim(SHARD, 100, lease_ms=LEASE_MS, kinds=["work"])
+    store.bulk("default", Bulk(Act.DELETE, (Status.SCHEDULED,), "ghost", limit=9))
+
+
 def damage_a_record(client: redis.Redis) -> None:
     client.hset(KEYS.tasks, "-/later", b"\x05nonsense")
 
@@ -200,6 +208,7 @@ FAULTS: dict[str, tuple[Callable[[redis.Redis], None], str, str]] = {
     "no group": (lose_a_group, "tasks without an entry", "-/later"),
     "no turn": (lose_a_turn, "tasks without an entry", "1: -"),
     "no record": (lose_a_record, "entries without a task", "'-/later' in due:-"),
+    "purged": (purge_what_was_put_aside, "entries without a task", "-/aside"),
     "damaged": (damage_a_record, "unreadable task", "later of tenant -"),
     "no payload": (lose_a_payload, "unreadable task", "large of tenant -"),
     "interrupted reshard": (interrupt_a_reshard, "reshard", "from 1 to 4 shards"),

@@ -1,4 +1,5 @@
--- One bounded step of upkeep: takes back lapsed leases, forgets what ended long ago, hangs the bell.
+-- One bounded step of upkeep: takes back lapsed leases, forgets what ended long ago and entries of what waits no more,
+-- hangs the bell.
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard and endings, then: retention ms, where the queue has none of its own; how long the dead are
@@ -9,7 +10,8 @@
 require 'endings'
 local BOUND = 500
 local want = {}
-local retention = tonumber(call('HGET', shard.META, 'retention') or ARGV[shard.FIRST])
+local own = call('HMGET', shard.META, 'retention', 'waiting')
+local retention = tonumber(own[1] or ARGV[shard.FIRST])
 local dead_retention = tonumber(ARGV[shard.FIRST + 1])
 local lapsed, reclaimed, died, more = leases.lapsed(BOUND), 0, 0, false
 if lapsed[1] then
@@ -73,5 +75,5 @@ if shard.AWAITED and tonumber(shard.AWAITED) <= shard.NOW then
   call('HDEL', shard.META, 'awaited')
 end
 local _, left = versions.rewrite()
-more = more or left
+more = places.forget_strays(own[2], want) or left or more
 return { shard.NOW, bell.hang(false), reclaimed, died, pruned, more and 1 or 0, want, idle }
