@@ -29,7 +29,7 @@ from duecourse.ports.tasks import Move
 from duecourse.ports.waits import Waited
 from tests.contract.conftest import opened, servers
 from tests.support.clock import HandClock
-from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, STEADY, ending, lease_of, new, settle, standing
+from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, ending, lease_of, new, settle, standing
 from tests.support.schedules import MINUTE, fire, kept, put
 
 QUEUE = SHARD.queue
@@ -53,7 +53,7 @@ STAY = {
 }
 """Fields of meta that a ledger keeps once it is empty, each with the reason."""
 FORGOTTEN = {b"fence", b"layout", b"clock", b"bell_at", b"leaving"}
-"""Fields of meta that are left of a queue that is forgotten; the last three are the clock's, which travels, and a mark."""
+"""Fields of meta that are left of a queue that is forgotten: two are of the clock that travels, the last is a mark."""
 
 
 class Scene:

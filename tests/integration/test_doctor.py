@@ -19,6 +19,7 @@ from duecourse.adapters.redis.keys import keys_of, rounds_key, shards_key
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.bulk import Act, Bulk
 from duecourse.domain.queues import Rate
+from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard, Status
 from duecourse_local.doctor import targets, zones
 from duecourse_local.doctor.finding import Finding, Level
@@ -226,6 +227,22 @@ def test_each_planted_fault_is_found(client: redis.Redis, fault: str) -> None:
     finding = wrong(client)[check]
     assert text in finding.text
     assert finding.fix
+
+
+def test_shards_with_other_settings_than_their_queue_are_named(client: redis.Redis) -> None:
+    store = RedisStore(client, sharding=Sharding({"wide": 4}))
+    store.configure("wide", {"paused": True, "max_running": 8})
+    third = keys_of("duecourse", Shard("wide", 2)).meta
+    client.hdel(third, "paused")
+    client.hset(third, "max_running", 9)
+    [one] = [one for one in found(client) if one.check == "settings"]
+    assert (one.place, one.text) == ("wide/2", "other settings than the queue's: max_running, paused")
+    assert one.fix == "set them again: duecourse limits wide"
+    client.hset(third, "revision", 1)
+    [one] = [one for one in found(client) if one.check == "settings"]
+    assert one.fix == "nothing to do: the next tick sets them"
+    store.sweep(Shard("wide", 2), retention_ms=1)
+    assert [one for one in found(client) if one.check == "settings"] == []
 
 
 @pytest.mark.parametrize("limit", [{"max_running": 20}, {"rate": Rate(10, 1_000)}, {"tenant_max_running": 20}])

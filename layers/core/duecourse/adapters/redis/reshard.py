@@ -151,7 +151,11 @@ class Reshard:
     def _reopen(self, shard: Shard, count: int, recorded: str) -> None:
         """Open a shard; the meta of one beyond the count stays, so that callers with the old count are rejected."""
         settings = replace(self._settings(), paused=self._paused and shard.number < count)
-        more = {"layout": self._version(shard), "default_quotas": self._meta(Shard(self.queue), "default_quotas")}
+        more = {
+            "layout": self._version(shard),
+            "default_quotas": self._meta(Shard(self.queue), "default_quotas"),
+            "revision": self._meta(Shard(self.queue), "revision"),
+        }
         fields = [part for pair in (as_fields(settings) | more).items() for part in pair]
         self._run("reopen", shard, (), (count, self._fence, self._claimed_at, *fields), recorded)
 

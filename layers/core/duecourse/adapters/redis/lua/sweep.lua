@@ -5,12 +5,13 @@
 -- ARGV    those of shard and endings, then: retention ms, where the queue has none of its own; how long the dead are
 --         kept (ms, "" for good); the deployment's quotas (modules/settings.lua), or nothing, which leaves them
 -- RETURNS {now, bell_at, reclaimed, died, pruned, 1 if a bound was reached, {tenant whose due set was not among
---         KEYS...}, for how long it has had neither tasks nor settings (ms, -1 where it has)}
+--         KEYS...}, for how long it has had neither tasks nor settings (ms, -1 where it has), the version of the queue's
+--         settings ("" for none)}
 
 require 'endings'
 local BOUND = 500
 local want = {}
-local own = call('HMGET', shard.META, 'retention', 'waiting')
+local own = call('HMGET', shard.META, 'retention', 'waiting', 'revision')
 local retention = tonumber(own[1] or ARGV[shard.FIRST])
 local dead_retention = tonumber(ARGV[shard.FIRST + 1])
 local lapsed, reclaimed, died, more = leases.lapsed(BOUND), 0, 0, false
@@ -76,4 +77,4 @@ if shard.AWAITED and tonumber(shard.AWAITED) <= shard.NOW then
 end
 local _, left = versions.rewrite()
 more = places.forget_strays(own[2], want) or left or more
-return { shard.NOW, bell.hang(false), reclaimed, died, pruned, more and 1 or 0, want, idle }
+return { shard.NOW, bell.hang(false), reclaimed, died, pruned, more and 1 or 0, want, idle, own[3] or '' }
