@@ -228,6 +228,7 @@ class Reshard:
                     pipe.srem(key, *(f"{shard}/{count}" for shard, count in old))
                 pipe.delete(leaving_key(self.namespace))  # a process that is forgetting a shard gives up
                 pipe.sadd(key, *(f"{shard}/{self.to}" for shard in self._future.every(self.queue)))
+                pipe.hset(ledger_key(self.namespace), f"count:{self.queue}", str(self.to))
                 pipe.execute()
 
         self._scripts.call(send)
