@@ -54,10 +54,16 @@ def carry(verbs: Verbs, shards: Mapping[Shard, str]) -> list[Away | None]:
             records[shard.queue] = [
                 part for pair in zip(RECORD, found, strict=True) for part in (pair[0], pair[1] or b"")
             ]
-        verbs.run("configure", shard, [DEFAULT_TENANT], ("r", shards[shard], *records[shard.queue]))
+        _set(verbs, shard, ("r", shards[shard], *records[shard.queue]))
 
     answers = [answered(partial(give, shard)) for shard in shards]
     return [answer if isinstance(answer, Away) else None for answer in answers]
+
+
+def _set(verbs: Verbs, shard: Shard, arguments: Sequence[Argument]) -> None:
+    """Set one shard, and make the further steps of that; if they are cut off, sweeps make them."""
+    while verbs.run("configure", shard, [DEFAULT_TENANT], arguments)[2]:
+        arguments = ("w",)
 
 
 class RedisQueues(RedisLedger):
@@ -75,7 +81,7 @@ class RedisQueues(RedisLedger):
         for shard in shards:
             self._record.check(queue)
             self._record.register(shard, tenant)
-        self._verbs.run("configure", shards[0], [DEFAULT_TENANT], (int(default), *arguments))
+        _set(self._verbs, shards[0], (int(default), *arguments))
         for shard, left in zip(shards[1:], carry(self._verbs, dict.fromkeys(shards[1:], NEWER)), strict=True):
             if left:
                 log.warning("%s has the new settings of its queue once a tick has swept it: %s", shard, left)

@@ -6,8 +6,9 @@
 --         meta and their values for the whole queue, "" for none. Those of a default are max_running, and
 --         tenant_max_running or nothing: the second is set only where the first is a default. Or "q", and the
 --         deployment's quotas (modules/settings.lua). Or "r", then ">" to set a shard whose version is older, or the
---         version that the shard must have, and the fields of the record, of which `revision` is the last
--- RETURNS {now, bell_at}
+--         version that the shard must have, and the fields of the record, of which `revision` is the last. Or "w", for
+--         a further step of what a change has begun
+-- RETURNS {now, bell_at, 1 where a further step is to be made}
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
@@ -41,6 +42,9 @@ if ARGV[shard.FIRST] == 'q' then
   settings.set_defaults(ARGV[shard.FIRST + 1])
 elseif ARGV[shard.FIRST] == 'r' then
   take_over()
+elseif ARGV[shard.FIRST] == 'w' then
+  call('ZREM', shard.LEASED, '')
+  settings.wake_parked()
 elseif ARGV[shard.FIRST] == '1' then
   call('ZREM', shard.LEASED, '')
   call('HDEL', shard.META, 'idle') -- whoever set this goes on for a while in the belief that it is set
@@ -66,4 +70,6 @@ end
 if shard.COUNT ~= '1' then
   call('HSET', shard.META, 'shards', shard.COUNT)
 end
-return { shard.NOW, bell.hang(was_throttled and not bell.is_throttled()) }
+return {
+  shard.NOW, bell.hang(was_throttled and not bell.is_throttled()), call('HEXISTS', shard.META, 'unpark'),
+}

@@ -11,7 +11,7 @@
 require 'endings'
 local BOUND = 500
 local want = {}
-local own = call('HMGET', shard.META, 'retention', 'waiting', 'revision')
+local own = call('HMGET', shard.META, 'retention', 'waiting', 'revision', 'unpark')
 local retention = tonumber(own[1] or ARGV[shard.FIRST])
 local dead_retention = tonumber(ARGV[shard.FIRST + 1])
 local lapsed, reclaimed, died, more = leases.lapsed(BOUND), 0, 0, false
@@ -67,6 +67,10 @@ end
 local pruned = prune(shard.DONE, shard.NOW - retention) + prune_dead()
 local idle = idleness.idle_ms()
 versions.watch()
+if own[4] then
+  call('ZREM', shard.LEASED, '') -- this may be its first write, and memory short
+  more = settings.wake_parked() or more
+end
 quotas.forget_adds()
 if shard.ended or shard.occurred then
   require 'ends'
