@@ -77,6 +77,7 @@ class SweepAnswer(NamedTuple):
     more: int
     want: list[bytes]
     idle_ms: int
+    revision: bytes
 
 
 def replies(answer: Any) -> list[Reply]:
