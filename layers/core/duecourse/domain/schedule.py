@@ -278,12 +278,16 @@ class Progress:
 
 
 class Kept(NamedTuple):
-    """A schedule as the ledger keeps it; each change by a caller draws its record another `generation`."""
+    """A schedule as the ledger keeps it; each change by a caller draws its record another `generation`.
+
+    `refused` counts the firings in a row, up to the last one, that a quota of its tenant refused.
+    """
 
     schedule: Schedule
     progress: Progress
     generation: int
     created_at: int
+    refused: int = 0
 
 
 class Firing(NamedTuple):
