@@ -1,14 +1,18 @@
-"""Schedules of many tenants in every store: they take turns, and a refused one rests longer each time."""
+"""Schedules of many tenants in every store: they take turns, have a quota, and rest longer after each refusal."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.domain.quotas import Quotas, as_text
-from duecourse.domain.schedule import Became, Every, Missed, Rule
+from duecourse.domain.schedule import NEVER, Became, Every, Firing, Missed, Rule, backfill_id
 from duecourse.domain.shards import Sharding
+from duecourse.domain.values import replaced
 from duecourse.engine.firing import Firer
+from duecourse.errors import QuotaExceeded
+from duecourse.ports.schedules import Fired, Put
 from duecourse.ports.store import Store
 from tests.contract.conftest import opened
 from tests.support.clock import START, HandClock
@@ -128,3 +132,60 @@ def test_a_change_by_a_caller_ends_the_rest(limited: Store, clock: HandClock) ->
     limited.put_schedule(one.schedule, one.progress, if_version=one.progress.version)
     assert kept(limited, one.schedule.id, "acme").refused == 0
     assert SHARD in limited.shards()
+
+
+# As many as a tenant may have
+
+
+def full(store: Store, id: str, tenant: str = "acme") -> bool:
+    """Answers whether a schedule over the tenant's quota is rejected."""
+    try:
+        put(store, id, tenant=tenant)
+    except QuotaExceeded as error:
+        assert error.quota == "tenant_max_schedules"
+        return True
+    return False
+
+
+def test_a_tenant_has_as_many_schedules_as_its_quota_and_deleting_one_makes_room(store: Store) -> None:
+    store.configure("default", {"tenant_max_schedules": 2})
+    assert [full(store, f"s-{n}") for n in range(4)] == [False, False, True, True]
+    assert not full(store, "s", "globex"), "each tenant counts by itself"
+    assert not any(full(store, f"s-{n}", "-") for n in range(4)), "who has no tenant has no quota"
+    store.add([new("a", tenant="acme")])  # tasks are not counted
+    one = kept(store, "s-0", "acme")
+    assert store.put_schedule(one.schedule, one.progress, if_version=1).put is Put.CHANGED, "a change needs no room"
+    assert put(store, "s-1", tenant="acme") is Put.KEPT
+    store.drop_schedule("default", "s-1", "acme")
+    assert [full(store, f"s-{n}") for n in (2, 3)] == [False, True]
+
+
+def test_a_deployments_quota_of_schedules_holds_by_tenant_and_the_queues_comes_first(
+    kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock
+) -> None:
+    quotas = as_text({"-": Quotas(tenant_max_schedules=1), "acme": Quotas(tenant_max_schedules=2)})
+    with contextmanager(opened)(kind_of_store, request, clock, Sharding(), quotas=quotas) as store:
+        assert [full(store, f"s-{n}") for n in range(3)] == [False, False, True]
+        assert [full(store, f"s-{n}", "globex") for n in range(2)] == [False, True]
+        store.configure("default", {"tenant_max_schedules": 3})
+        assert [full(store, f"s-{n}") for n in (2, 3)] == [False, True]
+
+
+def test_each_span_that_is_filled_counts_until_it_has_been(store: Store, clock: HandClock) -> None:
+    store.configure("default", {"tenant_max_schedules": 2})
+    put(store, tenant="acme")
+    filling = backfill_id("s", START)
+    put(store, filling, tenant="acme", of="s")
+    assert full(store, backfill_id("s", START + 1))
+    one = kept(store, filling, "acme")
+    last = replaced(one.progress, nominal=None, next_at=NEVER)
+    assert store.fire(SHARD, [Firing(one, (), last)]) == [Fired.FIRED]
+    assert not full(store, backfill_id("s", START + 1))
+
+
+def test_schedules_of_before_the_quota_count_once_a_sweep_has_gone_through_them(store: Store) -> None:
+    for n in range(3):
+        put(store, f"s-{n}", tenant="acme")
+    store.configure("default", {"tenant_max_schedules": 3})
+    store.sweep(SHARD, retention_ms=1)
+    assert full(store, "s-3")

@@ -35,7 +35,7 @@ from duecourse.domain.schedule import (
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard
 from duecourse.engine.firing import Firer
-from duecourse.errors import LedgerTooOld, StoreUnavailable, TaskDamaged
+from duecourse.errors import LedgerTooOld, QuotaExceeded, StoreUnavailable, TaskDamaged
 from duecourse.ports.schedules import Fired, Put
 from duecourse_local.backup.export import Export
 from duecourse_local.backup.restore import Restore, Restored
@@ -359,3 +359,27 @@ def test_of_more_due_schedules_than_one_claim_looks_at_each_tenant_fires_soon(
             break
         clock.advance(1)
     assert looks < 20, "each look sees 10,000 of them"
+
+
+def test_schedules_of_an_earlier_release_count_once_the_quota_is_set_and_a_sweep_has_looked(
+    store: RedisStore, redis_client: redis.Redis
+) -> None:
+    put_copies(redis_client, store, 1_200)  # those have no entry in the index of their tenant
+    store.configure("default", {"tenant_max_schedules": 1_201})
+    assert put(store, "early", tenant="mallory") is Put.CREATED
+    while store.sweep(SHARD, retention_ms=1).more:
+        pass
+    with pytest.raises(QuotaExceeded, match="tenant_max_schedules"):
+        put(store, "late", tenant="mallory")
+
+
+def test_a_schedule_that_is_gone_leaves_no_key_behind(store: RedisStore, redis_client: redis.Redis) -> None:
+    put(store, "first", tenant="acme")
+    store.drop_schedule("default", "first", "acme")
+    before = {key: redis_client.type(key) for key in redis_client.scan_iter()}
+    for id in ("s", "t"):
+        put(store, id, tenant="acme")
+    store.drop_schedule("default", "s", "acme")
+    redis_client.hset(KEYS.tasks, stored_schedule("acme", "t"), b"\x05nonsense")
+    store.drop_schedule("default", "t", "acme")
+    assert {key: redis_client.type(key) for key in redis_client.scan_iter()} == before

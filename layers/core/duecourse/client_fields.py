@@ -55,6 +55,7 @@ class QueueFields(TypedDict, total=False):
     tenant_max_pending: int | None
     tenant_max_bytes: int | None
     tenant_adds_per_minute: int | None
+    tenant_max_schedules: int | None
 
 
 class QueryFields(TypedDict, total=False):
