@@ -7,8 +7,9 @@ import pytest
 
 from duecourse.adapters.calendar.calendar import ZonedCalendar
 from duecourse.domain.quotas import Quotas, as_text
-from duecourse.domain.schedule import NEVER, Became, Every, Firing, Missed, Rule, backfill_id
+from duecourse.domain.schedule import NEVER, Became, Every, Firing, Missed, Overlap, Purge, Purged, Rule, backfill_id
 from duecourse.domain.shards import Sharding
+from duecourse.domain.task import Status
 from duecourse.domain.values import replaced
 from duecourse.engine.firing import Firer
 from duecourse.errors import QuotaExceeded
@@ -16,8 +17,8 @@ from duecourse.ports.schedules import Fired, Put
 from duecourse.ports.store import Store
 from tests.contract.conftest import opened
 from tests.support.clock import START, HandClock
-from tests.support.ledger import SHARD, new
-from tests.support.schedules import MINUTE, became, due, fire_due, ids, kept, put
+from tests.support.ledger import SHARD, new, standing
+from tests.support.schedules import MINUTE, became, due, fire, fire_due, ids, kept, occurrence, put
 
 SECOND, HOUR = 1_000, 60 * MINUTE
 LONGEST_REST = 300 * SECOND
@@ -142,8 +143,7 @@ def full(store: Store, id: str, tenant: str = "acme") -> bool:
     try:
         put(store, id, tenant=tenant)
     except QuotaExceeded as error:
-        assert error.quota == "tenant_max_schedules"
-        return True
+        return error.quota == "tenant_max_schedules"
     return False
 
 
@@ -171,7 +171,7 @@ def test_a_deployments_quota_of_schedules_holds_by_tenant_and_the_queues_comes_f
         assert [full(store, f"s-{n}") for n in (2, 3)] == [False, True]
 
 
-def test_each_span_that_is_filled_counts_until_it_has_been(store: Store, clock: HandClock) -> None:
+def test_each_span_that_is_filled_counts_until_it_has_been(store: Store) -> None:
     store.configure("default", {"tenant_max_schedules": 2})
     put(store, tenant="acme")
     filling = backfill_id("s", START)
@@ -189,3 +189,46 @@ def test_schedules_of_before_the_quota_count_once_a_sweep_has_gone_through_them(
     store.configure("default", {"tenant_max_schedules": 3})
     store.sweep(SHARD, retention_ms=1)
     assert full(store, "s-3")
+
+
+# Deleted, many at once
+
+
+def many(store: Store) -> None:
+    for n in range(30):
+        put(store, f"s-{n:02}", tenant="acme", kind="odd" if n % 2 else "even")
+    put(store, "s-00", tenant="globex", kind="odd")
+
+
+def test_schedules_are_purged_by_kind_and_by_the_beginning_of_their_ids(sharded: Store) -> None:
+    many(sharded)
+    assert sharded.purge_schedules("default", Purge(kind="odd", prefix="s-1", dry_run=True), "acme") == Purged(5, "")
+    assert sharded.purge_schedules("default", Purge(kind="odd", prefix="s-1"), "acme") == Purged(5, "")
+    assert sharded.purge_schedules("default", Purge(prefix="s-1"), "acme") == Purged(5, "")
+    left = [f"s-{n:02}" for n in range(30) if not 10 <= n < 20]
+    assert ids(sharded.schedules("default", "", 100, "acme").schedules) == left
+    assert sharded.purge_schedules("default", Purge(), "acme") == Purged(20, "")
+    assert ids(sharded.schedules("default", "", 100, "globex").schedules) == ["s-00"]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_purge_of_as_many_as_it_may_goes_on_behind_the_last(sharded: Store, dry_run: bool) -> None:
+    many(sharded)
+    found, after = [], ""
+    while not found or after:
+        count, after = sharded.purge_schedules(
+            "default", Purge(kind="odd", after=after, limit=4, dry_run=dry_run), "acme"
+        )
+        found.append(count)
+    assert found == [4, 4, 4, 3]
+    assert len(sharded.schedules("default", "", 100, "acme").schedules) == (30 if dry_run else 15)
+
+
+def test_a_purge_cancels_what_waits_and_leaves_the_other_occurrences(store: Store, clock: HandClock) -> None:
+    put(store, overlap=Overlap.QUEUE)
+    clock.advance(MINUTE)
+    fire(store)
+    fire(store)
+    assert store.purge_schedules("default", Purge(kind="work")) == Purged(1, "")
+    assert standing(store, occurrence(1)).status is Status.SCHEDULED
+    assert standing(store, occurrence(2)).status is Status.CANCELLED

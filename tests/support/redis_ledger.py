@@ -116,7 +116,7 @@ def _check_counted(client: Client, keys: Keys, fields: dict[str, bytes], records
 
 
 def _check_groups(client: Client, keys: Keys, tasks: dict[str, Task]) -> None:
-    """A task is a member of its own group and of its successor's, and of no other; a schedule of its tenant's at most."""
+    """A task is a member of its own group and of its successor's, and no other; schedules may be of their tenant's."""
     standing = [(sid.removesuffix("+"), task) for sid, task in tasks.items()]
     expected = {
         f"{task.tenant}/{task.group}\0{sid}".encode()

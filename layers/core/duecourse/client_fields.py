@@ -184,6 +184,17 @@ class PurgeFields(ManyFields, total=False):
     older_than: Span
 
 
+class PurgeSchedulesFields(TypedDict, total=False):
+    """Fields of POST /schedules/purge: a kind, a beginning of the ids, or all; the others are optional."""
+
+    kind: str
+    prefix: str
+    all: bool
+    limit: int
+    dry_run: bool
+    after: str
+
+
 class CancelFields(ManyFields, total=False):
     """Fields of POST /queues/{queue}/cancel."""
 
