@@ -93,7 +93,7 @@ class ScheduleClient:
     def purge(self, queue: str = DEFAULT_QUEUE, **fields: Unpack[PurgeSchedulesFields]) -> PurgedSchedules:
         """Delete schedules by kind or by the beginning of their ids; a dry run only counts them."""
         key, asked = read_both(ScheduleQueue, {"queue": queue}, PurgeSchedules, fields)
-        done = self._link.schedules.purge(key.queue, asked.purge(), self._tenant)
+        done = self._link.many.purge_schedules(key.queue, asked.purge(), self._tenant)
         return PurgedSchedules(done.schedules, done.next or None)
 
     def run(self, id: str, queue: str = DEFAULT_QUEUE) -> str:

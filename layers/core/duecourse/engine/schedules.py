@@ -20,8 +20,6 @@ from duecourse.domain.schedule import (
     Occurrence,
     Overlap,
     Progress,
-    Purge,
-    Purged,
     RRule,
     Rule,
     Schedule,
@@ -209,10 +207,6 @@ class Schedules:
         """Delete a schedule; its occurrences stay. Raises TaskNotFound."""
         if not self._store.drop_schedule(queue, id, tenant):
             raise self._absent(queue, id, tenant)
-
-    def purge(self, queue: str, asked: Purge, tenant: str = DEFAULT_TENANT) -> Purged:
-        """Delete schedules by kind or by a beginning of their ids; a dry run only counts them. Occurrences stay."""
-        return self._store.purge_schedules(queue, asked, tenant)
 
     def run(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> str:
         """Add one occurrence now, beside the series; answers its id.

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from duecourse.domain.schedule import Firing, Kept, Progress, Purge, Purged, Schedule
+from duecourse.domain.schedule import Firing, Kept, Progress, Schedule
 from duecourse.domain.task import DEFAULT_TENANT, Shard
 from duecourse.ports.ledger import Throttled
 
@@ -75,12 +75,6 @@ class ScheduleStore(Throttled, Protocol):
 
         False where it is not there, or is of another `generation`. Its other occurrences stay. Its backfills add
         nothing any more, even if it is added again: the next step of each deletes it.
-        """
-
-    def purge_schedules(self, queue: str, asked: Purge, tenant: str = DEFAULT_TENANT) -> Purged:
-        """Delete schedules of a tenant by id, as `drop_schedule` does; a dry run only counts them.
-
-        One that is changed after its kind was seen stays.
         """
 
     def coming_schedules(self) -> Iterator[Kept]:

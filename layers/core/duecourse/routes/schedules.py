@@ -56,7 +56,7 @@ def purge_schedules(
     body: Annotated[requests.PurgeSchedules, Body()], queue: ChangedQueue = DEFAULT_QUEUE
 ) -> answers.PurgedSchedulesAnswer:
     """Delete schedules by kind or by the beginning of their ids; a dry run only counts them."""
-    done = app().schedules.speaking_as(by()).purge(queue, body.purge(), tenant())
+    done = app().store.purge_schedules(queue, body.purge(), tenant())
     return {"purged": done.schedules, "dry_run": body.dry_run, "next_after": done.next or None}
 
 

@@ -117,7 +117,7 @@ class RedisSchedules(RedisLedger):
         return bool(self._drop(self._schedules_shard(queue, id), tenant, [(id, generation)]))
 
     def purge_schedules(self, queue: str, asked: Purge, tenant: str = DEFAULT_TENANT) -> Purged:
-        """See ScheduleStore; all ids of the tenant are read, for the index is in the order of time."""
+        """See BulkStore; all ids of the tenant are read, for the index is in the order of time."""
         shards = self._shards_by_id(queue, tenant)
         ids = sorted(id for id in shards if id > asked.after and id.startswith(asked.prefix))
         count, looked = 0, 0
