@@ -8,7 +8,8 @@
 --         4 leased  zset, stored id -> end of the lease
 --         5 done    zset, stored id -> when it was done or cancelled
 --         6 dead    zset, stored id -> when it died
---         7 groups  zset, all scores 0, "<tenant>/<group>\0<stored id>"
+--         7 groups  zset, all scores 0, "<tenant>/<group>\0<stored id>"; where schedules
+--                   are counted, of each "*/<tenant>\0<stored id>"
 --         8 meta    hash: fence, running:<tenant> while any is, clock and bell_at (travel), successors: how many wait, while any does,
 --                   logged: the sum of `log`, late_slot: the newest in `late`; shards: how many the queue has where
 --                   that is or was not 1, or "<from>><to>#<who>" while they are changed; how the whole queue is set,
@@ -24,8 +25,9 @@
 --                   busy, fits:<target> "<how many>:<since>", what it may have while that is fewer (modules/busy.lua);
 --                   each:<target> how many tasks one event of it is to have, while it has no time for ten; layout: the version in which records are written, 4 where it is not there; bodies: how
 --                   many payloads stand apart, while any does; drawn, others, others_at, rewrite: modules/versions.lua;
---                   tenant_max_pending, tenant_max_bytes, tenant_adds_per_minute, default_quotas: those of the
---                   deployment (modules/settings.lua), and quotas: a letter of each that is set (p, b, a), while any
+--                   tenant_max_pending, tenant_max_bytes, tenant_adds_per_minute, tenant_max_schedules, default_quotas:
+--                   those of the deployment (modules/settings.lua), and quotas: a letter of each that is set (p, b,
+--                   a, s), while any
 --                   is; bytes:<tenant>: modules/weights.lua; adds:<tenant>, adds: modules/quotas.lua; awaited: until
 --                   when somebody waits for ends of tasks (ms)
 --         9 bell    string with a TTL: the instant at which it goes
