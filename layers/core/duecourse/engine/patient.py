@@ -57,7 +57,7 @@ class Patient:
         settle = partial(self._store.settle, shard, list(settlements))
         return self._answer(server, self._begin("settle", server, settle)) if server else settle()
 
-    def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[bool]:
+    def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
         """See LeaseStore."""
         server = self._server_of(shard)
         extend = partial(self._store.extend, shard, list(leases), lease_ms, at_least=at_least)

@@ -32,6 +32,7 @@ REPLIES = {
     -15: Reply.BEYOND_PENDING,
     -16: Reply.BEYOND_BYTES,
     -17: Reply.BEYOND_ADDS,
+    -18: Reply.OVER_SCHEDULES,
 }
 """Meaning of the scripts' numbers, rejections below 0: the one table of them."""
 SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)
@@ -77,6 +78,7 @@ class SweepAnswer(NamedTuple):
     more: int
     want: list[bytes]
     idle_ms: int
+    revision: bytes
 
 
 def replies(answer: Any) -> list[Reply]:
