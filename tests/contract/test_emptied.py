@@ -49,6 +49,7 @@ STAY = {
     "others": "the same",
     "others_at": "the same",
     "busy:*": "one of each function and kind that began: as many as are deployed, forgotten with the queue",
+    "each:*": "one of each function that has no time for a whole event, until it has: forgotten with the queue",
     "fits:*": "one of each function that was busy, until it has all its places again: forgotten with the queue",
 }
 """Fields of meta that a ledger keeps once it is empty, each with the reason."""
@@ -73,7 +74,7 @@ class Scene:
         return self.store.claim(SHARD, limit, lease_ms=LEASE_MS, deliveries=deliveries, **more).tasks
 
     def begin(self, task: Task) -> Task:
-        [begun] = self.store.begin(SHARD, [lease_of(task)], LEASE_MS, [next(NONCES).to_bytes(8)])
+        [begun] = self.store.begin(SHARD, [lease_of(task)], LEASE_MS, [next(NONCES).to_bytes(8)], 3)
         return replace(task, token=begun.token, target="", delivery=task.token)
 
     def work(self, how: Ending = Ending.DONE, **fields: Any) -> int:
@@ -309,8 +310,7 @@ def released_and_cancelled(scene: Scene) -> None:
 def failed_outside(scene: Scene) -> None:
     scene.add(new("a", kind="report", retry=RetryPolicy(1, 1, 1.0, 1, jitter=False)))
     [task] = scene.claim()
-    scene.begin(task)
-    settle(scene.store, task, Ending.FAILED)
+    settle(scene.store, scene.begin(task), Ending.RETRY)
     assert standing(scene.store).status is Status.DEAD
 
 
