@@ -49,6 +49,7 @@ STAY = {
     "others": "the same",
     "others_at": "the same",
     "busy:*": "one of each function and kind that began: as many as are deployed, forgotten with the queue",
+    "each:*": "one of each function that has no time for ten tasks: forgotten with the queue",
     "fits:*": "one of each function that was busy, until it has all its places again: forgotten with the queue",
 }
 """Fields of meta that a ledger keeps once it is empty, each with the reason."""
@@ -305,13 +306,23 @@ def released_and_cancelled(scene: Scene) -> None:
     scene.cancel("a")
 
 
-@way("settle")
-def failed_outside(scene: Scene) -> None:
+@way("settle", "work")
+def failed_in_a_function_that_has_time_for_few(scene: Scene) -> None:
     scene.add(new("a", kind="report", retry=RetryPolicy(1, 1, 1.0, 1, jitter=False)))
     [task] = scene.claim()
-    scene.begin(task)
-    settle(scene.store, task, Ending.FAILED)
+    [begun] = scene.store.begin(SHARD, [lease_of(task)], LEASE_MS, [next(NONCES).to_bytes(8)], each=3)
+    settle(scene.store, replace(task, token=begun.token), Ending.RETRY)
     assert standing(scene.store).status is Status.DEAD
+
+
+@way("claim")
+def claimed_ahead_until_dead(scene: Scene) -> None:
+    scene.add(new("a", group="g", tenant="acme"))
+    for _ in range(50):
+        scene.claim(at_once=0)
+        scene.wait(HOUR_MS)
+    [ended] = [task for task in [scene.store.get(QUEUE, "a", "acme")] if task]
+    assert ended.status is Status.DEAD
 
 
 @way("settle", "claim")
@@ -543,7 +554,7 @@ OTHERS = {
     "schedule": "adds a schedule, or changes it",
     "upgrade": "writes records anew, in their places",
     "leave": "forgets a queue without tasks: tests/integration/test_redis_forgets_queues.py",
-    **dict.fromkeys(["register", "unregister"], "the record of shards"),
+    **dict.fromkeys(["recount", "register", "unregister"], "the record of shards"),
     **dict.fromkeys(["begin", "end", "forget"], "requests with an Idempotency-Key"),
     **dict.fromkeys(["admit", "dismiss"], "queries in flight"),
     **dict.fromkeys(["deploy", "file", "idle", "rekey"], "what deployments note"),

@@ -7,17 +7,20 @@
 --         makers: how far those are entered in 5
 --         4 hash: queue -> "<tenant>/<member>", who made it and its first shard, of tenants that may not make more
 --         5 zset, all scores 0: the same values, by which a tenant's are found
--- ARGV    1 queue   2 the shard's number   3 how many shards the queue has   4 1 to write it though it stands there
---         already: who waits for replicas waits for what its own connection wrote   5 the newest version of records
---         6 the tenant that makes the queue, where it is new   7 how many queues each tenant may have made, 0 for any
--- RETURNS 1000 where a step was made through what an earlier version has noted, and this is to be asked again; 0 where the
---         tenant has made as many as it may; the version of records that new shards have, below 0; or how many shards the queue has on record
+-- ARGV    1 the clock (modules/shard.lua)   2 queue   3 the shard's number   4 how many shards the queue has   5 1 to
+--         write it though it stands there already: who waits for replicas waits for what its own connection wrote
+--         6 the newest version of records   7 the tenant that makes the queue, where it is new   8 how many queues each
+--         tenant may have made, 0 for any
+-- RETURNS 1000 where a step was made through what an earlier version has noted, and this is to be asked again; 0 where
+--         the tenant has made as many as it may; the version of records that new shards have, below 0; or how many shards the queue has on record
 --
 -- The first shard of a ledger is of the newest version, and so are all that follow it. A ledger of before has shards
 -- and tells no version: then new ones are of the oldest, which whoever added to it until now can read.
 
-local queue = ARGV[1] .. '/' -- which no queue's name has in it, nor anything that means more in a pattern
-local member = queue .. ARGV[2] .. '/' .. ARGV[3]
+require 'clock'
+
+local queue = ARGV[2] .. '/' -- which no queue's name has in it, nor anything that means more in a pattern
+local member = queue .. ARGV[3] .. '/' .. ARGV[4]
 local is_there = redis.call('SISMEMBER', KEYS[1], member) == 1
 local is_first = redis.call('SCARD', KEYS[1]) == 0
 
@@ -56,11 +59,11 @@ end
 
 -- How many shards the queue has on record, where that is another number: 1, or what was noted.
 local function other_count()
-  if ARGV[3] ~= '1' and is_on_record(queue .. '0/1') then
+  if ARGV[4] ~= '1' and is_on_record(queue .. '0/1') then
     return 1
   end
-  local noted = tonumber(redis.call('HGET', KEYS[3], 'count:' .. ARGV[1]) or nil)
-  return noted and noted ~= tonumber(ARGV[3]) and has_shard(noted) and noted or nil
+  local noted = tonumber(redis.call('HGET', KEYS[3], 'count:' .. ARGV[2]) or nil)
+  return noted and noted ~= tonumber(ARGV[4]) and has_shard(noted) and noted or nil
 end
 
 -- Enters queues that callers of an earlier version have noted among those of their tenants: a bounded step. Answers
@@ -110,14 +113,14 @@ if other then
   return other
 end
 
-if not is_there and ARGV[7] ~= '0' and not has_shard(tonumber(ARGV[3])) then
+if not is_there and ARGV[8] ~= '0' and not has_shard(tonumber(ARGV[4])) then
   if not has_entered() then
     return AGAIN
-  elseif not may_make(ARGV[6], tonumber(ARGV[7])) then
+  elseif not may_make(ARGV[7], tonumber(ARGV[8])) then
     return 0
   end
-  local made = ARGV[6] .. '/' .. member
-  redis.call('HSET', KEYS[4], ARGV[1], made)
+  local made = ARGV[7] .. '/' .. member
+  redis.call('HSET', KEYS[4], ARGV[2], made)
   redis.call('ZADD', KEYS[5], '0', made)
 end
 
@@ -134,7 +137,7 @@ local function marks()
   return found
 end
 
-if ARGV[4] == '1' then
+if ARGV[5] == '1' then
   redis.call('SREM', KEYS[1], member)
 end
 -- So that whoever is forgetting it lets it be. It comes first, also where there is no mark: what follows a SREM runs
@@ -144,10 +147,10 @@ for _, mark in ipairs(marks()) do -- a tick that was killed leaves its own behin
   redis.call('SREM', KEYS[2], mark)
 end
 if is_first then
-  redis.call('HSET', KEYS[3], 'layout', ARGV[5], 'counted', 'all')
+  redis.call('HSET', KEYS[3], 'layout', ARGV[6], 'counted', 'all')
 end
-if ARGV[3] ~= '1' then
-  redis.call('HSET', KEYS[3], 'count:' .. ARGV[1], ARGV[3])
+if ARGV[4] ~= '1' then
+  redis.call('HSET', KEYS[3], 'count:' .. ARGV[2], ARGV[4])
 end
 redis.call('SADD', KEYS[1], member)
 return -(redis.call('HGET', KEYS[3], 'layout') or fields.OLDEST)
