@@ -96,6 +96,7 @@ class QueueSettings:
         _quota("maximum size of the payloads and results of its tasks, ended ones too, in bytes", MAX_BYTES),
     ] = None
     tenant_adds_per_minute: Annotated[int | None, _quota("maximum number of tasks that it adds in a minute")] = None
+    tenant_max_schedules: Annotated[int | None, _quota("maximum number of its schedules")] = None
 
     def __repr__(self) -> str:
         return brief(self, *(one.field for one in SETTINGS if getattr(self, one.field) != one.default))

@@ -222,7 +222,8 @@ class Reshard:
         old = [f"{shard}/{count}" for shard, count in self._on_record()]
         new = [f"{shard}/{self.to}" for shard in self._future.every(self.queue)]
         keys = (shards_key(self.namespace), leaving_key(self.namespace), ledger_key(self.namespace))
-        self._scripts.evaluate("recount", (len(keys), (*keys, self._scripts.clock(), len(old), *old, *new)))
+        words: tuple[Argument, ...] = (self._scripts.clock(), self.queue, self.to, len(old), *old, *new)
+        self._scripts.evaluate("recount", (len(keys), (*keys, *words)))
 
     def _on_record(self) -> list[tuple[Shard, int]]:
         members = on_record(self._scripts.command("SMEMBERS", shards_key(self.namespace)))

@@ -157,8 +157,8 @@ class ShardsOnRecord:
         self._scripts.command("SADD", self._leaving, mark)
         if leave():
             makers = keys.makers_key(self._namespace), keys.made_key(self._namespace)
-            every = (self._key, self._leaving, *makers, self._scripts.clock(), member, mark)
-            self._scripts.evaluate("unregister", (4, every))
+            sets = (self._key, self._leaving, *makers)
+            self._scripts.evaluate("unregister", (len(sets), (*sets, self._scripts.clock(), member, mark)))
         else:
             self._scripts.command("SREM", self._leaving, mark)
 
@@ -187,13 +187,20 @@ class ShardsOnRecord:
     def _register(self, shard: Shard, replicas: int, tenant: str = DEFAULT_TENANT) -> int:
         makers = keys.makers_key(self._namespace), keys.made_key(self._namespace)
         sets = (self._key, self._leaving, keys.ledger_key(self._namespace), *makers)
-        named = (shard.queue, shard.number, self._sharding.count(shard.queue), int(bool(replicas)), NEWEST)
+        every = (
+            *sets,
+            self._scripts.clock(),
+            shard.queue,
+            shard.number,
+            self._sharding.count(shard.queue),
+            int(bool(replicas)),
+            NEWEST,
+        )
         may_make_any = tenant == DEFAULT_TENANT or shard.queue in EVERYBODYS
         maker = (tenant, 0 if may_make_any else self.max_queues)
         answer = AGAIN
         while answer == AGAIN:
-            every = (*sets, self._scripts.clock(), *named, *maker)
-            answer = int(self._scripts.evaluate("register", (len(sets), every), replicas=replicas))
+            answer = int(self._scripts.evaluate("register", (len(sets), (*every, *maker)), replicas=replicas))
         if answer == 0:
             raise QuotaExceeded("tenant_max_queues", FORGET_MS)
         if answer > 0:

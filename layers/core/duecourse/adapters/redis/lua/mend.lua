@@ -30,7 +30,9 @@ local function mend(sid, r)
   else
     put_back(r.status == fields.DIED and shard.DEAD or shard.DONE, shard.NOW_TEXT, sid)
   end
-  if group ~= '' and byte(sid) ~= record.SCHEDULE and not record.is_notification(sid) then
+  if byte(sid) == record.SCHEDULE then
+    record.join_schedules(sid)
+  elseif group ~= '' and not record.is_notification(sid) then
     put_back(shard.GROUPS, '0', layout.group_member(sid, group))
   end
 end

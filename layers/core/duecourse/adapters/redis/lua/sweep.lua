@@ -18,7 +18,7 @@ local lapsed, reclaimed, died, more = leases.lapsed(BOUND), 0, 0, false
 if lapsed[1] then
   require 'lapses'
   reclaimed, died, more = lapses.reclaim(lapsed, want, record.BYTES / 2)
-  more = more or reclaimed == BOUND
+  more = more or #lapsed == 2 * BOUND
 end
 
 -- Forgets the tasks in `place` that ended before this instant. Answers how many.
@@ -63,6 +63,10 @@ end
 local quotas_given = ARGV[shard.FIRST + 2]
 if quotas_given then
   settings.set_defaults(quotas_given)
+end
+local spared = tonumber(call('HGET', shard.META, 'spared') or nil)
+if spared and spared <= shard.NOW and not lapsed[1] then
+  call('HDEL', shard.META, 'spared')
 end
 local pruned = prune(shard.DONE, shard.NOW - retention) + prune_dead()
 local idle = idleness.idle_ms()

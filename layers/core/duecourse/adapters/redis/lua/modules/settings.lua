@@ -37,10 +37,10 @@ function settings.wake_parked()
   return true
 end
 
--- Whether any tenant has a quota by the deployment, the first, second or third of each line.
+-- Whether any tenant has a quota by the deployment, the first to the fourth of each line.
 local function any_default(text, place)
   for line in string.gmatch(text or '', '[^\n]+') do
-    local found = { match(line, '^%S+ (%S+) (%S+) (%S+)') }
+    local found = { match(line, '^%S+ (%S+) (%S+) (%S+) ?(%S*)') }
     if tonumber(found[place]) then
       return true
     end
@@ -52,10 +52,10 @@ end
 -- no more (weights.recount): those of a queue with a quota of bytes are.
 function settings.note_quotas()
   local own = call('HMGET', shard.META, 'tenant_max_pending', 'tenant_max_bytes', 'tenant_adds_per_minute',
-    'default_quotas')
+    'tenant_max_schedules', 'default_quotas')
   local was, set = shard.QUOTAS, ''
-  for place, letter in ipairs({ 'p', 'b', 'a' }) do
-    set = set .. ((own[place] or any_default(own[4], place)) and letter or '')
+  for place, letter in ipairs({ 'p', 'b', 'a', 's' }) do
+    set = set .. ((own[place] or any_default(own[5], place)) and letter or '')
   end
   if set == (was or '') then
     return false
@@ -66,7 +66,7 @@ function settings.note_quotas()
   end
   shard.QUOTAS = set ~= '' and set or nil
   local changes = match(set, 'b') ~= match(was or '', 'b')
-  if changes then
+  if changes or (match(set, 's') and not match(was or '', 's')) then -- schedules are to be counted from now on
     call('HSET', shard.META, 'rewrite', '0')
   end
   return changes
@@ -97,7 +97,7 @@ function settings.set(at)
 end
 
 -- Sets the deployment's quotas, which hold where the queue has none of its own: of each tenant by name a line, its name
--- and its three quotas, "-" for none; the tenant "-" is all others. It begins with a ZREM, too.
+-- and its quotas, "-" for none, the fourth left out where it is none; the tenant "-" is all others. It begins with a ZREM, too.
 function settings.set_defaults(text)
   if (call('HGET', shard.META, 'default_quotas') or '') == text then
     return

@@ -113,6 +113,9 @@ function versions.rewrite()
           bodies.drop({ name })
         end
       else
+        if byte(name) == record.SCHEDULE then
+          record.join_schedules(name)
+        end
         if weights.recount(name, data) then
           changed, data = '+', call('HGET', shard.TASKS, name)
         end
