@@ -208,7 +208,7 @@ class Flow:
         self._priorities[shard] = claim.priority
         self._claimed += len(claim.tasks)
         self._died += claim.died
-        self._pieces.begin(shard, claim.tasks)
+        self._pieces.begin(shard, claim.tasks, claim.each)
         return claim
 
     def _look_again(self, ended: Iterable[Shard]) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
@@ -59,11 +59,11 @@ class Pieces:
         """True if every thread has a piece."""
         return self.in_flight >= min(self._slots, self._threads.size)
 
-    def begin(self, shard: Shard, tasks: Sequence[Task]) -> None:
-        """Have claimed tasks worked."""
+    def begin(self, shard: Shard, tasks: Sequence[Task], each: Mapping[str, int]) -> None:
+        """Have claimed tasks worked; `each` is how many of them one invocation of a target has time for."""
         if not self.in_flight:
             self._moved_at = time.monotonic()
-        for piece in self._cut(shard, tasks):
+        for piece in self._cut(shard, tasks, each):
             self.in_flight += 1
             self._unstarted.append(piece)
             self._threads.do(self._work)
@@ -94,11 +94,11 @@ class Pieces:
         self.in_flight -= len(taken)
         return taken
 
-    def _cut(self, shard: Shard, tasks: Sequence[Task]) -> list[Piece]:
+    def _cut(self, shard: Shard, tasks: Sequence[Task], each: Mapping[str, int]) -> list[Piece]:
         now = time.monotonic()
         here = [Piece(shard, (task,), now) for task in tasks if not self._targets.of(task)]
         elsewhere = [task for task in tasks if self._targets.of(task)]
-        return here + [Piece(shard, batch, now, target) for target, batch in self._targets.batches(elsewhere)]
+        return here + [Piece(shard, batch, now, target) for target, batch in self._targets.batches(elsewhere, each)]
 
     def _work(self) -> None:
         try:

@@ -50,7 +50,7 @@ class Upkeep(Figures, Protocol):
         """Instants at which the parts of the shards were last swept, kept with the tasks."""
 
     def warnings(self) -> list[str]:
-        """Settings of the store's servers by which tasks can be lost, each in a sentence."""
+        """Faults of the store's servers by which tasks can be lost or come at a wrong time, each in a sentence."""
 
     def outlook_of(self, shards: Sequence[Shard]) -> list[Outlook | Away]:
         """Next work of many shards, or the error for one: a few reads a shard, and no change."""

@@ -1,7 +1,7 @@
 """Answers of the Lua scripts as the domain's values; of the longest, each place has a name, in the order of RETURNS."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from duecourse.adapters.redis.record import UNREADABLE, stored_id, unpack
@@ -42,7 +42,7 @@ class ClaimAnswer(NamedTuple):
 
     `bodies` are payloads apart from their records, each behind the place of its record among those. The next claim
     declares the tenants in `want` and `following`. `schedules` are due ones: stored id, record, payload where that is
-    apart, in turn.
+    apart, in turn. `fitting` are targets and how many tasks one event is to have, in turn.
     """
 
     now: int
@@ -58,6 +58,7 @@ class ClaimAnswer(NamedTuple):
     aside: int
     bodies: list[Any]
     schedules: list[bytes] | None
+    fitting: list[Any] | None = None
 
     @property
     def size(self) -> int:
@@ -115,7 +116,12 @@ def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries) -> C
         throttled=bool(got.throttled),
         priority=DEFAULT_PRIORITY if got.priority < 0 else got.priority,
         aside=before.aside + got.aside,
+        each=_each(before.each, got.fitting) if got.fitting else before.each,
     )
+
+
+def _each(before: Mapping[str, int], fitting: Sequence[Any]) -> dict[str, int]:
+    return {**before, **dict(zip(map(bytes.decode, fitting[::2]), fitting[1::2], strict=True))}
 
 
 def _leased(queue: str, got: ClaimAnswer) -> list[Task]:

@@ -23,6 +23,8 @@ Client: TypeAlias = redis.Redis | RedisCluster
 
 CLUSTER = {"redis-cluster": "redis", "rediss-cluster": "rediss"}
 SENTINEL = "redis+sentinel"
+ANSWER_S = 3.0
+"""Time that a caller waits for an answer; a script's request is valid for so long (server_time.py)."""
 ONCE = Retry(NoBackoff(), 0)
 """No command is sent again by the client itself: scripts.py decides which may be."""
 
@@ -64,12 +66,12 @@ def _renewing(client: redis.Redis, login: Login | None) -> redis.Redis:
 
 
 def connect(url: str, login: Login | None = None) -> Client:
-    """A client that gives up after 3 s, and never repeats a command by itself: a claim is not repeatable.
+    """A client that gives up after ANSWER_S, and never repeats a command by itself: a claim is not repeatable.
 
     With the repeats of `Scripts.call`, an absent server is known within 10 s: less than any function's timeout.
     Raises StoreUnavailable if no node of a cluster answers.
     """
-    return open_client(url, login, socket_timeout=3, socket_connect_timeout=2)
+    return open_client(url, login, socket_timeout=ANSWER_S, socket_connect_timeout=2)
 
 
 def check_place(pool: Any, connection: Any) -> None:

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NoReturn
 
 from duecourse.adapters.redis.arguments import Argument, tenants_of
-from duecourse.adapters.redis.connect import Client, node_of
+from duecourse.adapters.redis.connect import Client
 from duecourse.adapters.redis.keys import keys_of, leaving_key, ledger_key, on_record, shards_key
 from duecourse.adapters.redis.queue_settings import FIELDS, as_fields, settings_of
 from duecourse.adapters.redis.scan import Item, Scan
@@ -215,18 +215,10 @@ class Reshard:
         return (sharding or self._future).of(self.queue, item.task.id, item.task.group)
 
     def _put_on_record(self) -> None:
-        key = shards_key(self.namespace)
-
-        def send() -> None:
-            old = self._on_record()
-            with node_of(self.client, key).pipeline(transaction=True) as pipe:
-                if old:
-                    pipe.srem(key, *(f"{shard}/{count}" for shard, count in old))
-                pipe.delete(leaving_key(self.namespace))  # a process that is forgetting a shard gives up
-                pipe.sadd(key, *(f"{shard}/{self.to}" for shard in self._future.every(self.queue)))
-                pipe.execute()
-
-        self._scripts.call(send)
+        old = [f"{shard}/{count}" for shard, count in self._on_record()]
+        new = [f"{shard}/{self.to}" for shard in self._future.every(self.queue)]
+        keys = (shards_key(self.namespace), leaving_key(self.namespace))
+        self._scripts.evaluate("recount", (len(keys), (*keys, self._scripts.clock(), len(old), *old, *new)))
 
     def _on_record(self) -> list[tuple[Shard, int]]:
         members = on_record(self._scripts.command("SMEMBERS", shards_key(self.namespace)))

@@ -152,7 +152,7 @@ class ShardsOnRecord:
         mark = f"{member}#{secrets.token_hex(8)}"  # its own: another who forgets it at once may mark it again
         self._scripts.command("SADD", self._leaving, mark)
         if leave():
-            self._scripts.evaluate("unregister", (2, (self._key, self._leaving, member, mark)))
+            self._scripts.evaluate("unregister", (2, (self._key, self._leaving, self._scripts.clock(), member, mark)))
         else:
             self._scripts.command("SREM", self._leaving, mark)
 
@@ -180,7 +180,15 @@ class ShardsOnRecord:
 
     def _register(self, shard: Shard, replicas: int, tenant: str = DEFAULT_TENANT) -> int:
         sets = (self._key, self._leaving, keys.ledger_key(self._namespace), keys.makers_key(self._namespace))
-        every = (*sets, shard.queue, shard.number, self._sharding.count(shard.queue), int(bool(replicas)), NEWEST)
+        every = (
+            *sets,
+            self._scripts.clock(),
+            shard.queue,
+            shard.number,
+            self._sharding.count(shard.queue),
+            int(bool(replicas)),
+            NEWEST,
+        )
         may_make_any = tenant == DEFAULT_TENANT or shard.queue in EVERYBODYS
         maker = (tenant, 0 if may_make_any else self.max_queues)
         answer = int(self._scripts.evaluate("register", (len(sets), (*every, *maker)), replicas=replicas))

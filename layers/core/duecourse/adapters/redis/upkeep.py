@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from duecourse.adapters.redis import eviction
+from duecourse.adapters.redis import eviction, server_time
 from duecourse.adapters.redis.answers import SweepAnswer
 from duecourse.adapters.redis.connect import primaries_of
 from duecourse.adapters.redis.idempotency import RedisIdempotency
@@ -48,8 +48,9 @@ class RedisUpkeep(RedisLedger):
 
     def warnings(self) -> list[str]:
         """See Upkeep: those of all primaries, each once."""
-        primaries = primaries_of(self._client).values()
-        found = [self._scripts.call(partial(eviction.warning, server)) for server in primaries]
+        checks = [eviction.warning] if self._scripts.travel else [eviction.warning, server_time.warning]
+        asked = [partial(check, server) for server in primaries_of(self._client).values() for check in checks]
+        found = [self._scripts.call(one) for one in asked]
         return [warning for warning in dict.fromkeys(found) if warning]
 
     def outlook_of(self, shards: Sequence[Shard]) -> list[Outlook | Away]:
