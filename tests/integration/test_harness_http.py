@@ -203,7 +203,7 @@ def test_a_request_that_does_not_end_is_answered_408_and_whole_ones_go_on(
 @HALF
 def test_so_is_one_at_lambdas_port(stack: Probes, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr(serving, "REQUEST_WITHIN_S", 0.2)
-    invoking = sent.replace(b"PUT /files/x", b"POST /2015-03-31/functions/It/invocations")
+    invoking = sent.replace(b"PUT /files/x", b"POST /2015-03-31/functions/Echo/invocations")
     assert answer_to_half(stack.stack.lambda_url, invoking).startswith(LATE)
 
 
