@@ -9,7 +9,7 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Shard
 from duecourse.engine.run import release
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.leases import Claim, LeaseStore, Settled
+from duecourse.ports.leases import Claim, Lease, LeaseStore, Settled
 
 T = TypeVar("T")
 
@@ -56,6 +56,12 @@ class Patient:
         server = self._server_of(shard)
         settle = partial(self._store.settle, shard, list(settlements))
         return self._answer(server, self._begin("settle", server, settle)) if server else settle()
+
+    def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
+        """See LeaseStore."""
+        server = self._server_of(shard)
+        extend = partial(self._store.extend, shard, list(leases), lease_ms, at_least=at_least)
+        return self._answer(server, self._begin("extend", server, extend)) if server else extend()
 
     def ping(self) -> None:
         """See Ledger."""

@@ -13,6 +13,7 @@ from duecourse.domain.lease import STEP_MS, STEPS, begin_nonce, lease_within
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Shard, Task
 from duecourse.domain.values import replaced
+from duecourse.engine.alive import AGAIN_S
 from duecourse.engine.run import Runner, release
 from duecourse.engine.run_times import RunTimes
 from duecourse.engine.targets import MAX_TASKS
@@ -173,6 +174,8 @@ class Worker:
             try:
                 self._store.extend(shard, list(map(Lease.of, tasks)), self._lease_ms(), at_least=True)
             except StoreUnavailable as error:
+                # A store that is back spares lapsed leases for some seconds only.
+                self._extend_at = min(self._extend_at, time.monotonic() + AGAIN_S)
                 log.warning(
                     "%d leases in shard %s were not extended and will be tried again: %s", len(tasks), shard, error
                 )

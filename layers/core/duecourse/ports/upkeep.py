@@ -20,7 +20,10 @@ class Outlook(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """Figures of one sweep: lapsed leases, tasks dead by it, ended tasks forgotten; `more` if bounded."""
+    """Figures of one sweep: lapsed leases, tasks dead by it, ended tasks forgotten; `more` if bounded.
+
+    `revision` is the version of the queue's settings that the shard had.
+    """
 
     reclaimed: int
     died: int
@@ -28,6 +31,7 @@ class Swept(NamedTuple):
     more: bool
     bell_at: int
     now: int
+    revision: str = ""
 
 
 class Rounds(Protocol):

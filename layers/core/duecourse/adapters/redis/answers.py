@@ -32,6 +32,7 @@ REPLIES = {
     -15: Reply.BEYOND_PENDING,
     -16: Reply.BEYOND_BYTES,
     -17: Reply.BEYOND_ADDS,
+    -18: Reply.OVER_SCHEDULES,
 }
 """Meaning of the scripts' numbers, rejections below 0: the one table of them."""
 SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)
@@ -77,6 +78,7 @@ class SweepAnswer(NamedTuple):
     more: int
     want: list[bytes]
     idle_ms: int
+    revision: bytes
 
 
 def replies(answer: Any) -> list[Reply]:
@@ -99,8 +101,8 @@ def added(tasks: Sequence[NewTask], answer: Any) -> list[AddReply]:
     return replies
 
 
-def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries) -> Claim:
-    """A claim of several rounds, with the answer of claim.lua in the newest."""
+def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries, at_once: int = 0) -> Claim:
+    """A claim of several rounds, with the answer of claim.lua in the newest; it begins as many `at_once`."""
     tasks = _leased(queue, got)
     if given:  # a task that is handed over has a lease of its own length
         tasks = [
@@ -109,6 +111,7 @@ def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries) -> C
         ]
     return Claim(
         tasks=before.tasks + tasks,
+        at_once=min(at_once, len(before.tasks) + len(tasks)),
         died=before.died + got.died,
         backlog=got.backlog,
         bell_at=got.bell_at,

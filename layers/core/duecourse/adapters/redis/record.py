@@ -142,7 +142,7 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: b
         token.hex() if token != NO_TOKEN else "", claimed_high << 32 | claimed, log, lease_expires_at,
         data[HEAD.size : by_end].decode(errors="replace") if by_size else "",
         data[group_end:notify_end].decode() if notify_size else "",
-        TRIGGERS.get(trigger), forgotten, target, delivery, None,
+        TRIGGERS.get(trigger % layout.AHEAD), forgotten, target, delivery, None,
     )  # fmt: skip
 
 

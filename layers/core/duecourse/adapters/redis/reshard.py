@@ -151,7 +151,11 @@ class Reshard:
     def _reopen(self, shard: Shard, count: int, recorded: str) -> None:
         """Open a shard; the meta of one beyond the count stays, so that callers with the old count are rejected."""
         settings = replace(self._settings(), paused=self._paused and shard.number < count)
-        more = {"layout": self._version(shard), "default_quotas": self._meta(Shard(self.queue), "default_quotas")}
+        more = {
+            "layout": self._version(shard),
+            "default_quotas": self._meta(Shard(self.queue), "default_quotas"),
+            "revision": self._meta(Shard(self.queue), "revision"),
+        }
         fields = [part for pair in (as_fields(settings) | more).items() for part in pair]
         self._run("reopen", shard, (), (count, self._fence, self._claimed_at, *fields), recorded)
 
@@ -217,8 +221,9 @@ class Reshard:
     def _put_on_record(self) -> None:
         old = [f"{shard}/{count}" for shard, count in self._on_record()]
         new = [f"{shard}/{self.to}" for shard in self._future.every(self.queue)]
-        keys = (shards_key(self.namespace), leaving_key(self.namespace))
-        self._scripts.evaluate("recount", (len(keys), (*keys, self._scripts.clock(), len(old), *old, *new)))
+        keys = (shards_key(self.namespace), leaving_key(self.namespace), ledger_key(self.namespace))
+        words: tuple[Argument, ...] = (self._scripts.clock(), self.queue, self.to, len(old), *old, *new)
+        self._scripts.evaluate("recount", (len(keys), (*keys, *words)))
 
     def _on_record(self) -> list[tuple[Shard, int]]:
         members = on_record(self._scripts.command("SMEMBERS", shards_key(self.namespace)))

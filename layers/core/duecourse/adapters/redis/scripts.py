@@ -32,8 +32,9 @@ is not one of READS."""
 
 READS = frozenset({"coming", "outlook", "own", "page", "schedules", "show", "stats", "throttle"})
 """Verbs that write nothing; any other gets the clock as its first argument, and is valid for a time."""
-ONCE = frozenset({"bulk", "cancel", "claim", "replay", "take", "unschedule"})
-"""Verbs that are not sent again after a lost reply: run twice, they would lease or report something else."""
+ONCE = frozenset({"bulk", "cancel", "claim", "replay", "unschedule"})
+"""Verbs that are not sent again after a lost reply: run twice, they would lease or report something else. What a lost
+claim leased is found by its nonces (regain.lua)."""
 NOT_ALONE, UNREGISTERED, OVERRIDDEN, RESHARDED = -7, -8, -9, -10
 
 CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY|LATE) ")

@@ -34,6 +34,10 @@ SEARCH_S = 30.0
 """Least time between two steps of that search; less than a tick's minute."""
 
 
+AGAIN = 1_000
+"""Answer of register.lua where it has made a step through a record of an earlier version: it is to be asked again."""
+
+
 class ShardsOnRecord:
     """The set `<namespace>:shards`, whose members are `<queue>/<number>/<count>`.
 
@@ -152,7 +156,9 @@ class ShardsOnRecord:
         mark = f"{member}#{secrets.token_hex(8)}"  # its own: another who forgets it at once may mark it again
         self._scripts.command("SADD", self._leaving, mark)
         if leave():
-            self._scripts.evaluate("unregister", (2, (self._key, self._leaving, self._scripts.clock(), member, mark)))
+            makers = keys.makers_key(self._namespace), keys.made_key(self._namespace)
+            sets = (self._key, self._leaving, *makers)
+            self._scripts.evaluate("unregister", (len(sets), (*sets, self._scripts.clock(), member, mark)))
         else:
             self._scripts.command("SREM", self._leaving, mark)
 
@@ -179,7 +185,8 @@ class ShardsOnRecord:
         return filter(None, (keys.shard_of_tasks_key(self._namespace, key.decode()) for key in found))
 
     def _register(self, shard: Shard, replicas: int, tenant: str = DEFAULT_TENANT) -> int:
-        sets = (self._key, self._leaving, keys.ledger_key(self._namespace), keys.makers_key(self._namespace))
+        makers = keys.makers_key(self._namespace), keys.made_key(self._namespace)
+        sets = (self._key, self._leaving, keys.ledger_key(self._namespace), *makers)
         every = (
             *sets,
             self._scripts.clock(),
@@ -191,7 +198,9 @@ class ShardsOnRecord:
         )
         may_make_any = tenant == DEFAULT_TENANT or shard.queue in EVERYBODYS
         maker = (tenant, 0 if may_make_any else self.max_queues)
-        answer = int(self._scripts.evaluate("register", (len(sets), (*every, *maker)), replicas=replicas))
+        answer = AGAIN
+        while answer == AGAIN:
+            answer = int(self._scripts.evaluate("register", (len(sets), (*every, *maker)), replicas=replicas))
         if answer == 0:
             raise QuotaExceeded("tenant_max_queues", FORGET_MS)
         if answer > 0:
