@@ -61,7 +61,7 @@ local quotas_given = ARGV[shard.FIRST + 2]
 if quotas_given then
   settings.set_defaults(quotas_given)
 end
-local pruned = prune(shard.DONE, shard.NOW - retention) + prune_dead()
+local pruned = clocks.may_forget() and prune(shard.DONE, shard.NOW - retention) + prune_dead() or 0
 local idle = idleness.idle_ms()
 versions.watch()
 quotas.forget_adds()
@@ -72,6 +72,8 @@ end
 if shard.AWAITED and tonumber(shard.AWAITED) <= shard.NOW then
   call('HDEL', shard.META, 'awaited')
 end
-local _, left = versions.rewrite()
+local was_put_back = clocks.watch()
+local _, left = versions.rewrite(was_put_back)
+clocks.finish(want)
 more = more or left
 return { shard.NOW, bell.hang(false), reclaimed, died, pruned, more and 1 or 0, want, idle }

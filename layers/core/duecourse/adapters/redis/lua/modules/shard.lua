@@ -15,7 +15,8 @@
 --                   that is or was not 1, or "<from>><to>#<who>" while they are changed; how the whole queue is set,
 --                   where it is: paused, max_running, rate_count, rate_per (ms), tenant_max_running, priority,
 --                   retention, lease (ms); defaulted: 1 where max_running is a default, 2 where tenant_max_running is
---                   one too; dead_swept: when a sweep first looked for old dead tasks; idle: "<fence>:<since>" of a shard without tasks or settings, leaving
+--                   one too; dead_swept: when a sweep first looked for old dead tasks; put_back,
+--                   forgets: modules/clocks.lua; idle: "<fence>:<since>" of a shard without tasks or settings, leaving
 --                   where it is being forgotten; out:<target> how many were handed over and are not begun, while any
 --                   is; most:<target> how many may be, while tasks wait for that (0 of kind:<kind>, for whoever has it); wake: 1 while a claim may hand over
 --                   what waits; busy:<target>, busy:kind:<kind> until when a function that is handed tasks counts as
