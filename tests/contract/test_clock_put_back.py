@@ -151,9 +151,7 @@ def test_what_ended_is_not_forgotten_by_a_clock_that_went_ahead(store: Store, cl
     assert store.get("default", "a") is None
 
 
-def test_after_a_long_outage_what_ended_long_ago_is_forgotten_ten_minutes_later(
-    store: Store, clock: HandClock
-) -> None:
+def test_after_a_long_outage_what_ended_long_ago_is_forgotten_ten_minutes_later(store: Store, clock: HandClock) -> None:
     settle(store, claim_one(store), Ending.DONE)
     tick(store)
     clock.advance(AHEAD_MS)

@@ -96,7 +96,7 @@ class Firer:
         return Firing(kept, tasks, later)
 
     def _look_again(self, kept: Kept, now: int) -> Firing:
-        """The step of a schedule that is looked at before its time: its next time is computed anew, and nothing fires.
+        """The step of a schedule that is due before its time: it gets its next time by its rule, and nothing fires.
 
         The store has it so after its clock was put back: the time that it had may be far in the future.
         """
