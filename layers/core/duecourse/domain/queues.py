@@ -216,6 +216,12 @@ class QueueStatus:
     fires_at: int | None = None
     dead_by_tenant: Mapping[str, int] | None = None
 
+    @property
+    def lagging(self) -> list[int]:
+        """Numbers of the shards that do not have these settings yet, after a change that was cut off."""
+        count = len(self.shards)
+        return [one.number for one in self.shards if one.settings != share(self.settings, one.number, count)]
+
     def __repr__(self) -> str:
         return brief(self, "name", "scheduled", "running", "done", "dead", "settings")
 

@@ -1,5 +1,6 @@
 """Verbs on schedules (ports.schedules)."""
 
+import itertools
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,8 @@ from duecourse.ports.tasks import BEYOND, QUOTAS
 log = logging.getLogger("duecourse.store")
 
 PUT = {1: Put.CREATED, 2: Put.CHANGED, 3: Put.KEPT, -1: Put.ABSENT, -2: Put.CONFLICT}
+LOOKS = 4
+"""Maximum number of steps of a search for names like a wrong one."""
 PAGE = 500
 """Schedules that are read at a time."""
 LOOKED_AT = 10_000
@@ -89,7 +92,8 @@ class RedisSchedules(RedisLedger):
 
     def schedule_ids(self, queue: str, tenant: str = DEFAULT_TENANT) -> list[str]:
         """See ScheduleStore."""
-        return list(self._shards_by_id(queue, tenant))
+        shards = self._sharding.every(queue)[:LOOKS]
+        return list(self._ids(tenant, {shard: self._names(shard, tenant, LOOKS // len(shards)) for shard in shards}))
 
     def _in_order(self, shards: Mapping[str, Shard], tenant: str) -> Iterator[Kept | None]:
         """Schedules by their ids and shards, read as they are asked for; None for one that cannot be read."""
@@ -102,12 +106,13 @@ class RedisSchedules(RedisLedger):
             yield from (found.get(prefix + id) for id in ids)
 
     def _shards_by_id(self, queue: str, tenant: str) -> dict[str, Shard]:
+        return self._ids(tenant, {shard: self._names(shard, tenant) for shard in self._sharding.every(queue)})
+
+    def _ids(self, tenant: str, names: Mapping[Shard, Sequence[str]]) -> dict[str, Shard]:
+        """Shards by the ids of their schedules, without backfills."""
         prefix = stored_schedule(tenant, "")
         return {
-            id: shard
-            for shard in self._sharding.every(queue)
-            for name in self._names(shard, tenant)
-            if MARK not in (id := name.removeprefix(prefix))
+            id: shard for shard, own in names.items() for name in own if MARK not in (id := name.removeprefix(prefix))
         }
 
     def drop_schedule(
@@ -198,11 +203,13 @@ class RedisSchedules(RedisLedger):
         """The shard of a schedule's occurrences; a backfill's are those of the schedule before the mark in its id."""
         return self._sharding.of(queue, "", id.partition(MARK)[0])
 
-    def _names(self, shard: Shard, tenant: str) -> list[str]:
-        """Stored ids of a tenant's schedules in a shard, a bounded step at a time."""
+    def _names(self, shard: Shard, tenant: str, most: int | None = None) -> list[str]:
+        """Stored ids of a tenant's schedules in a shard, a bounded step at a time, and `most` steps at most."""
         found: dict[str, None] = {}
         place: Sequence[Any] = (0, "")
-        while place:
+        for _ in itertools.count() if most is None else range(most):
+            if not place:
+                break
             terms = (*walk_terms("due", place[0], place[1], Wanted()), tenant)
             _, place, names = self._verbs.run("schedules", shard, [TENANT], terms)
             found |= dict.fromkeys(name.decode() for name in names)

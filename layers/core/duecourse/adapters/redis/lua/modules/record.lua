@@ -225,6 +225,9 @@ function record.open(data)
     r.status, r.target, r.delivery = fields.LEASE, target, delivery
     local at = #data - fields.BEGUN_SIZE + 1
     r.run, r.fence, r.nonce, r.claimed, r.trigger = unpack_struct(fields.BEGUN_FORMAT, data, at)
+    if r.trigger >= fields.AHEAD then -- whoever writes the record anew takes its run for begun
+      r.trigger, r.ahead = r.trigger - fields.AHEAD, true
+    end
   end
   if ended then
     r.status, r.last = fields.FINISHED, fields.RAN_DONE
