@@ -140,6 +140,10 @@ class Scripts:
         """Answer of one script; with `replicas`, only once so many have what it wrote."""
         return self.call(lambda: self._send(load(name), request, replicas), again=name not in ONCE)
 
+    def confirm(self, key: str, replicas: int) -> None:
+        """Return once so many replicas have all that was written to the server of this hash until now."""
+        self.call(lambda: self._evaluate(("EVAL", TOUCH, 1, key), replicas))
+
     def evaluate_ahead(
         self, name: str, requests: Callable[[], Iterable[Request]], read: Callable[[int, Any], T]
     ) -> list[T]:
