@@ -266,8 +266,8 @@ class Scripts:
         now = int(seconds) * 1000 + int(micros) / 1000
         if differs := difference(now):
             log.error("%s", differs)
-        self._times[name] = ServerTime(sent, now)
-        return self._times[name]
+        self._times[name] = known = ServerTime(sent, now)  # another thread may forget it at once
+        return known
 
     def _evaluate(self, command: Sequence[Argument], replicas: int) -> Any:
         if not replicas:
