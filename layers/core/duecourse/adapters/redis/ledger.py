@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from duecourse.adapters.redis.adds import Adds
 from duecourse.adapters.redis.arguments import Argument, ending
-from duecourse.adapters.redis.connect import Client, name_of_node, node_of, primaries_of
+from duecourse.adapters.redis.connect import Client, answering_first, name_of_node, node_of
 from duecourse.adapters.redis.keys import Keys, hung_at, keys_of, shards_key
 from duecourse.adapters.redis.lines import execute
 from duecourse.adapters.redis.queue_settings import FIELDS, settings_of
@@ -64,7 +64,7 @@ class RedisLedger:
             self._scripts.call(self._client.ping)
             return
         away: StoreUnavailable | None = None
-        for node in primaries_of(self._client).values():
+        for node in answering_first(self._client):
             try:
                 self._scripts.call(node.ping, again=False)
             except StoreUnavailable as error:

@@ -102,6 +102,11 @@ class NodePool(ConnectionPool):
         self.connection_class = noticing(self.connection_class)
         self._outage = self.connection_kwargs["outage"] = Outage()
 
+    @property
+    def is_away(self) -> bool:
+        """True if the node did not answer when it was last asked."""
+        return self._outage.lasts
+
     def get_connection(self, *command: Any, **options: Any) -> Any:
         """A connection, where the node is not known to be away."""
         if self._outage.lasts and not self._answers():
