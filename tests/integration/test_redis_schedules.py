@@ -383,3 +383,16 @@ def test_a_schedule_that_is_gone_leaves_no_key_behind(store: RedisStore, redis_c
     redis_client.hset(KEYS.tasks, stored_schedule("acme", "t"), b"\x05nonsense")
     store.drop_schedule("default", "t", "acme")
     assert {key: redis_client.type(key) for key in redis_client.scan_iter()} == before
+
+
+def test_schedules_of_one_time_are_read_in_pages_however_many(
+    store: RedisStore, redis_client: redis.Redis, clock: HandClock
+) -> None:
+    put(store, "before", START + 1)
+    put_copies(redis_client, store, 2_600)
+    put(store, "after", START + 2 * MINUTE)
+    before = commands(redis_client)
+    found = [one.schedule.id for one in store.coming_schedules()]
+    assert len(found) == len(set(found)) == 2_603
+    assert commands(redis_client)["hmget"] - before["hmget"] >= 6, "500 records at a time"
+    assert clock.at == START

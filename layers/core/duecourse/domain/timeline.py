@@ -148,7 +148,7 @@ UNSETTLED = {
 
 
 def _unsettled(task: Task) -> str:
-    """What `why` adds where the newest run of a task ended without a settle; "" for others."""
+    """Sentence on the newest run of a task, where it ended without a settle; "" for others."""
     last = task.log[-1] if task.log else None
     if not isinstance(last, Run) or last.outcome not in UNSETTLED:
         return ""
