@@ -20,6 +20,8 @@ PATIENCE_S = 1.0
 class NotInTime(StoreUnavailable):
     """A call goes on whose caller no longer waits for it."""
 
+    code = "store-unavailable"
+
 
 class Patient:
     """Claims and settles as `store` does; with several servers, each is called on threads of its own.
