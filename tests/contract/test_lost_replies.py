@@ -108,7 +108,6 @@ def test_a_settle_is_sent_again_and_answered_as_the_first(store: RedisStore, pro
         Ending.RETRY: Settled.RETRIED,
         Ending.DROP: Settled.DEAD,
         Ending.RELEASE: Settled.RELEASED,
-        Ending.FAILED: Settled.RETRIED,
     }
     assert answer == [expected[how]]
     assert proxy.lost == 1

@@ -12,6 +12,7 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.queues import MAX_PRIORITY
 from duecourse.domain.schedule import Kept
 from duecourse.domain.task import Shard
+from duecourse.engine.patient import Patient
 from duecourse.engine.pieces import LOOK_AGAIN_S, Finished, Pieces
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.leases import MAX_CLAIM, Claim, Lease, LeaseStore, Settled
@@ -61,7 +62,7 @@ class Flow:
         priorities: dict[Shard, int],
         fire: Fire,
     ) -> None:
-        self._store = store
+        self._store = Patient(store, list(triggers))
         self._pieces = pieces
         self._fire = fire
         self._shards = self._waiting = list(triggers)
@@ -117,6 +118,10 @@ class Flow:
         """Claim no more, and give back what no thread has begun."""
         self._closing = True
         self._take_in(self._pieces.take_back())
+
+    def end(self) -> None:
+        """Wait for no server any more; leases of claims that are answered too late are given back."""
+        self._store.close()
 
     def settle_and_claim(self, lease_ms: int, beside: ThreadPoolExecutor) -> None:
         """End the leases of what has finished, and fill the slots that it freed: at once where there is both to do.
@@ -205,7 +210,7 @@ class Flow:
         self._priorities[shard] = claim.priority
         self._claimed += len(claim.tasks)
         self._died += claim.died
-        self._pieces.begin(shard, claim.tasks, claim.at_once)
+        self._pieces.begin(shard, claim.tasks, claim.each, claim.at_once)
         return claim
 
     def _look_again(self, ended: Iterable[Shard]) -> None:

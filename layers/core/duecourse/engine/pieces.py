@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
@@ -72,11 +72,14 @@ class Pieces:
         """True if every thread has a piece."""
         return self.in_flight >= min(self._slots, self._threads.size)
 
-    def begin(self, shard: Shard, tasks: Sequence[Task], at_once: int) -> None:
-        """Have claimed tasks worked; those after the first `at_once` were claimed ahead."""
+    def begin(self, shard: Shard, tasks: Sequence[Task], each: Mapping[str, int], at_once: int) -> None:
+        """Have claimed tasks worked; those after the first `at_once` were claimed ahead.
+
+        `each` is how many of them one invocation of a target has time for.
+        """
         if not self.in_flight:
             self._moved_at = time.monotonic()
-        for piece in self._cut(shard, tasks, at_once):
+        for piece in self._cut(shard, tasks, each, at_once):
             self.in_flight += 1
             self._unstarted.append(piece)
             self._threads.do(self._work)
@@ -118,7 +121,7 @@ class Pieces:
         self.in_flight -= len(taken)
         return taken
 
-    def _cut(self, shard: Shard, tasks: Sequence[Task], at_once: int) -> list[Piece]:
+    def _cut(self, shard: Shard, tasks: Sequence[Task], each: Mapping[str, int], at_once: int) -> list[Piece]:
         now = time.monotonic()
         here = [
             Piece(shard, (task,), now, ahead=place >= at_once)
@@ -130,7 +133,7 @@ class Pieces:
         ahead = at_once < len(tasks)
         return here + [
             Piece(shard, batch, now, target, ahead and not batch[0].target)
-            for target, batch in self._targets.batches(elsewhere)
+            for target, batch in self._targets.batches(elsewhere, each)
         ]
 
     def _work(self) -> None:

@@ -36,7 +36,8 @@ class Claim:
     `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit is reached.
     `throttled`: due tasks wait until leases end. `priority` is the queue's. `aside` is how many were put aside, because
     their target has as many as it may that it has not begun. `schedules` are due, the longest due first, and wait to be
-    fired (ScheduleStore.fire). Of `tasks`, the first `at_once` count as begun: the others are claimed ahead.
+    fired (ScheduleStore.fire). `each` is how many tasks one invocation of a target has time for, where that is few. Of
+    `tasks`, the first `at_once` count as begun: the others are claimed ahead.
     """
 
     tasks: list[Task] = field(default_factory=list)
@@ -48,6 +49,7 @@ class Claim:
     priority: int = DEFAULT_PRIORITY
     aside: int = 0
     schedules: list[Kept] = field(default_factory=list)
+    each: Mapping[str, int] = field(default_factory=dict)
     at_once: int = 0
 
 
@@ -96,6 +98,9 @@ class Lease(NamedTuple):
 class LeaseStore(Ledger, Protocol):
     """The ledger for those who work tasks."""
 
+    def server_of(self, shard: Shard) -> str:
+        """Name of the server that has a shard, as far as is known; "" where there is only one."""
+
     def claim(
         self,
         shard: Shard,
@@ -130,11 +135,14 @@ class LeaseStore(Ledger, Protocol):
         30 s, and delays no other task; a claim that names its kind has it at once.
         """
 
-    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
+    def begin(
+        self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes], each: int = 0
+    ) -> list[Begun]:
         """Begin tasks that were handed over, at most MAX_CLAIM: each delivery becomes the lease of its run.
 
         The new token ends in the delivery's nonce (8 bytes each). The same delivery and nonce again get the same
-        answer; another worker does not. A task past its deadline is dead instead.
+        answer; another worker does not. A task past its deadline is dead instead. `each` is the number of tasks that
+        one invocation of the target has time for, 0 where that is not known: later claims answer it.
         """
 
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:

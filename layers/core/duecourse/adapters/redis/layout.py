@@ -146,6 +146,7 @@ def constants() -> dict[str, str]:
         "RUN_FENCE": RUN.at("fence") + 1,
         "ENTRY_TIMES": ENTRY.at("times"),
         "ENTRY_LENGTH": ENTRY.at("length"),
+        "DUE_AT": FRONT.at("due") + 1,
         "SMALLEST": FRONT.size + REST.size + 1,
     }
     numbers |= {name: ord(letter) for name, letter in LETTERS.items()}

@@ -133,14 +133,16 @@ class RedisLeases(RedisSchedules):
         pieces = arguments.pieces(settlements, arguments.result_weight)
         return [one for piece in pieces for one in in_steps(piece, step)]
 
-    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
+    def begin(
+        self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes], each: int = 0
+    ) -> list[Begun]:
         """See LeaseStore."""
         check_count(len(deliveries), MAX_CLAIM)
 
         def step(some: Sequence[tuple[Lease, bytes]]) -> list[Begun]:
             tenants = arguments.tenants_of(delivery for delivery, _ in some)
-            parts = (part for delivery, nonce in some for part in (*arguments.lease(delivery), nonce))
-            return begun(self._verbs.run("work", shard, tenants, (*self._ending, lease_ms, *parts)))
+            every = (*self._ending, lease_ms, each, *arguments.beginnings(some))
+            return begun(self._verbs.run("work", shard, tenants, every))
 
         return in_steps(list(zip(deliveries, nonces, strict=True)), step)
 
