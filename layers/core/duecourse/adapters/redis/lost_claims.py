@@ -21,7 +21,7 @@ class LostClaim(NamedTuple):
 
 
 class LostClaims:
-    """The lost claims of one process, by their shard. Whoever takes them looks for their leases: nobody else does."""
+    """The lost claims of one process, by their shard; the caller that takes some looks for their leases alone."""
 
     def __init__(self) -> None:
         self._claims: dict[Shard, list[LostClaim]] = {}
