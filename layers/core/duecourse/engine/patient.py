@@ -51,18 +51,13 @@ class Patient:
         """See LeaseStore."""
         server = self._server_of(shard)
         settle = partial(self._store.settle, shard, list(settlements))
-        if not server:
-            return settle()
-        try:
-            return self._begin("settle", server, settle).result(PATIENCE_S)
-        except TimeoutError:
-            raise silent(server) from None
+        return self._done("settle", server, settle) if server else settle()
 
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
         """See LeaseStore."""
         server = self._server_of(shard)
         extend = partial(self._store.extend, shard, list(leases), lease_ms, at_least=at_least)
-        return self._answer(server, self._begin("extend", server, extend)) if server else extend()
+        return self._done("extend", server, extend) if server else extend()
 
     def ping(self) -> None:
         """See Ledger."""
@@ -77,6 +72,13 @@ class Patient:
 
     def _server_of(self, shard: Shard) -> str:
         return "" if self._is_alone else self._store.server_of(shard)
+
+    def _done(self, what: str, server: str, call: Callable[[], T]) -> T:
+        """Answer of a call that may be made again."""
+        try:
+            return self._begin(what, server, call).result(PATIENCE_S)
+        except TimeoutError:
+            raise silent(server) from None
 
     def _begin(self, what: str, server: str, call: Callable[[], T]) -> Future[T]:
         """Begin a call of a server on its thread. Raises StoreUnavailable where it has not answered the last one."""
