@@ -4,6 +4,8 @@ import random
 import threading
 import time
 
+import pytest
+
 from duecourse.domain.outcomes import Done, Ending, Settlement
 from duecourse.domain.task import Task
 from duecourse.domain.values import replaced
@@ -60,3 +62,21 @@ def test_a_lease_that_is_given_back_or_handed_over_counts_no_lateness() -> None:
     assert Settlement.of(task, Ending.DONE).with_lateness(task, 5) == Settlement.of(
         task, Ending.DONE, late_ms=305, waited_ms=5
     )
+
+
+def test_a_fault_of_the_engine_costs_neither_the_thread_nor_the_slot(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Runner):
+        def run(self, task: Task) -> Settlement:
+            if task.id == "broken":
+                raise TypeError("a fault of duecourse")
+            return super().run(task)
+
+    threads = Threads(1)
+    runner = Broken(lambda _kind: lambda _task: Done(), None, HandClock().now, random.Random(1))
+    pieces = Pieces(runner, targets_of({}, Lambda()), threads)
+    pieces.begin(SHARD, [leased("work", {}, id=id, token=id) for id in ("broken", "whole")], {}, 1)
+    ends = {piece.tasks[0].id: ends for _ in "12" for piece, ends in pieces.gather(30.0)}
+    threads.close()
+    assert ends["broken"] == []
+    assert [end.id for end in ends["whole"]] == ["whole"]
+    assert (pieces.in_flight, "a fault of duecourse" in caplog.text) == (0, True)
