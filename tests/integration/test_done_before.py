@@ -13,6 +13,7 @@ from duecourse.adapters.redis.connect import Client, connect
 from duecourse.adapters.redis.keys import keys_of
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.bulk import Act, Bulk
+from duecourse.domain.query import queue_of
 from duecourse.domain.reminder import QUEUE, Channel, Recipient, Reminder
 from duecourse.domain.schedule import RRule, Rule
 from duecourse.domain.series import Series
@@ -32,6 +33,7 @@ from tests.support.redis_server import SERVERS, RedisServer, need
 from tests.support.schedules import begun, series
 from tests.support.seals import seals_of
 from tests.support.wait import until
+from tests.unit.test_engine_queries import QUERY, asking
 from tests.unit.test_engine_reminders import plainly
 
 STARTS_AT = 4_102_444_800_000
@@ -135,6 +137,7 @@ def of_reader(store: RedisStore) -> dict[str, Callable[[], object]]:
     return {
         "a reminder": lambda: verbs.add(MEETING),
         "a reminder that comes again": lambda: verbs.add(WEEKLY),
+        "a query, which is asked already": lambda: asking(store, None)[0].ask(QUERY, lambda: 0),
         "an add with an Idempotency-Key": lambda: tasks._added(new("a"), 1),
     }
 
@@ -147,7 +150,7 @@ def test_what_is_read_to_be_done_before_is_answered_once_the_replicas_have_it(fr
     for change in of_reader(careless).values():
         change()
     for again in of_reader(careful).values():
-        for shard in (SHARD, Shard(QUEUE)):
+        for shard in (SHARD, Shard(QUEUE), Shard(queue_of(QUERY.id))):
             careful._record._see(shard)
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
             again()

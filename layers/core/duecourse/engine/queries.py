@@ -111,12 +111,13 @@ class Queries:
         id = query.id
         task, found = self._look(id, tenant)
         if found and task and 0 < since <= task.created_at:
-            self._store.confirm(self._store.shard_of(task.queue, task.id, task.group))
+            self._confirm(task)
             return Asked(found, created=False)
         if found and found.status is not QueryState.FAILED:
             if found.known and self._is_young(found.known, query.max_age_ms):
                 return Asked(QueryStatus(id, found.queue, QueryState.DONE, found.known), created=False)
-            if found.status is QueryState.PROCESSING:
+            if task and found.status is QueryState.PROCESSING:
+                self._confirm(task)
                 return Asked(found, created=False)
         self._limit(queue_of(id), tenant)
         asked = query.task(tenant, found.known if found and self._results is None else None, self._by)
@@ -172,6 +173,9 @@ class Queries:
             return False
         self._store.settle(self._store.shard_of(queue, id, group), [self._call(task, left_ms)])
         return True
+
+    def _confirm(self, task: Task) -> None:
+        self._store.confirm(self._store.shard_of(task.queue, task.id, task.group))
 
     def _look(self, id: str, tenant: str) -> tuple[Task | None, QueryStatus | None]:
         queue = queue_of(id)
