@@ -28,7 +28,7 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class Within(io.RawIOBase):
-    """What a client sends, for a bounded time: 408, and TimeoutError, where a request takes longer."""
+    """A client's requests as they come; one that takes too long gets 408, and its reader TimeoutError."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()

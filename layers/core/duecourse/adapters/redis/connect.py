@@ -176,8 +176,8 @@ def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
 class ServicePool(SentinelConnectionPool):
     """Connections to a service's primary, and to the sentinels that know which server that is.
 
-    They are asked once a second while connections are used: a former primary that stood still takes itself for the
-    primary when it wakes, and a connection to it would be as good as before.
+    The pool asks them once a second while its connections are used. A frozen server that wakes after a failover still
+    acts as the primary, and connections to it work as before.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

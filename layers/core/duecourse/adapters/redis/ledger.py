@@ -130,6 +130,11 @@ class RedisLedger:
         every = map(self._verbs.keys, shards)
         return [command for keys in every for command in (("HGET", keys.tasks, sid), ("ZSCORE", keys.leased, sid))]
 
+    def confirm(self, shard: Shard) -> None:
+        """See Ledger: nothing is sent where no replicas count."""
+        if self._verbs.wait:
+            self._scripts.confirm(self._verbs.keys(shard).meta, self._verbs.wait)
+
     def stats(self, shard: Shard) -> Stats:
         """See Figures: a round trip, and one more if tenants are in the ring, for their heads."""
         return self._verbs.ask(self._stats(), shard)
