@@ -210,11 +210,13 @@ def test_a_task_that_waits_for_room_at_its_target_says_so() -> None:
         ("retry", "KeyError: 'x'", ""),
     ],
 )
-@pytest.mark.parametrize("due_in_ms", [0, 60_000])
+@pytest.mark.parametrize(
+    "now", [{"due_at": START}, {"due_at": START + 60_000}, {"status": Status.LEASED, "lease_expires_at": START + 9}]
+)
 def test_a_run_that_ended_without_a_settle_is_named_while_its_task_waits(
-    outcome: str, detail: str, text: str, due_in_ms: int
+    outcome: str, detail: str, text: str, now: dict[str, Any]
 ) -> None:
     run = Run(1, 8, START - 9, START - 1, outcome, detail, times=3)
-    waits = waiting(task(due_at=START + due_in_ms, log=(run,)), Throttle(now=START))
+    waits = waiting(task(log=(run,), **now), Throttle(now=START))
     assert text in waits.text
     assert ("settle" in waits.text) is bool(text)

@@ -114,7 +114,7 @@ def waiting(task: Task, throttle: Throttle) -> Waiting:
     text = f"It is running, under a lease until {until}."
     if task.target:
         text = f"It was handed over to {task.target}, which has not begun it yet; at {until} it goes back."
-    return Waiting("lease", text, task.lease_expires_at)
+    return Waiting("lease", text + _unsettled(task), task.lease_expires_at)
 
 
 ENDS = {
