@@ -1,7 +1,9 @@
 """Working what was handed over: only under leases that hold, settled as each finishes."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -195,6 +197,24 @@ def test_a_lease_is_kept_alive_in_steps_while_its_handler_runs_up_to_the_functio
     assert enough.is_set()
     assert store.extended[0] == (2, 60)
     assert max(ms for _, ms in store.extended) <= 60
+
+
+def test_a_lease_that_could_not_be_extended_is_extended_as_soon_as_the_store_is_back(
+    clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duecourse.engine.work.AGAIN_S", 0.01)
+    step_s, asked = 2.0, list[float]()
+
+    class Away(Counting):
+        def extend(self, *given: Any, **options: Any) -> list[int]:
+            asked.append(time.monotonic())
+            if len(asked) == 1:
+                raise StoreUnavailable
+            return super().extend(*given, **options)
+
+    store = Away(clock)
+    work(store, lambda _task: until(lambda: len(asked) >= 2), handed(store, "a"), 900_000, step_ms=int(step_s * 3_000))
+    assert asked[1] - asked[0] < step_s, "it waited for the next step"
 
 
 def test_a_lease_that_its_handler_made_longer_is_not_cut_short(clock: HandClock) -> None:
