@@ -11,8 +11,8 @@ from duecourse.domain.outcomes import Done, Drop, Ending, Outcome, Retry, Settle
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.run import Kind
-from duecourse.engine.work import Worker
-from duecourse.errors import StoreUnavailable
+from duecourse.engine.work import LEAST_MS, Worker
+from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Begun, Delivery, Lease, Settled
 from duecourse.wire.events.invocation import decode_tasks, tasks_event
 from tests.support.clock import START, HandClock
@@ -22,16 +22,18 @@ from tests.support.wait import until
 
 
 class Lapse(MemoryStore):
-    """A store that does not take the first settlements."""
+    """A store that does not take the first settlements, for which it raises `why`."""
 
-    def __init__(self, clock: HandClock, misses: int) -> None:
+    def __init__(self, clock: HandClock, misses: int, why: type[DuecourseError] = StoreUnavailable) -> None:
         super().__init__(clock)
         self.misses = misses
+        self.why = why
+        self.poison = ""
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         self.misses -= 1
-        if self.misses >= 0:
-            raise StoreUnavailable
+        if self.misses >= 0 or any(one.id == self.poison for one in settlements):
+            raise self.why
         return super().settle(shard, settlements)
 
 
@@ -46,11 +48,12 @@ class Counting(MemoryStore):
         self.begun: list[int] = []
         self.extended: list[tuple[int, int]] = []
         self.away, self.refused = False, 0
+        self.why: type[DuecourseError] = StoreUnavailable
 
     def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
         if self.away:
             self.refused += 1
-            raise StoreUnavailable
+            raise self.why
         self.begun.append(len(deliveries))
         return super().begin(shard, deliveries, lease_ms, nonces)
 
@@ -237,8 +240,12 @@ def test_a_store_that_is_away_before_anything_began_fails_the_invocation(clock: 
         work(store, lambda _task: None, tasks)
 
 
-def test_a_store_that_is_away_while_others_run_is_asked_again(clock: HandClock) -> None:
+@pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])
+def test_a_store_that_begins_nothing_while_others_run_is_asked_again(
+    clock: HandClock, why: type[DuecourseError]
+) -> None:
     store = Counting(clock)
+    store.why = why
 
     def kind(task: Task) -> None:
         if task.id == "a":
@@ -307,16 +314,40 @@ def test_tasks_are_settled_in_their_own_shards_as_their_groups_and_ids_tell(cloc
     assert work(store, lambda _task: None, sent)["done"] == 4
 
 
-def test_a_settlement_that_is_not_taken_is_tried_again_with_the_next(clock: HandClock) -> None:
-    store = Lapse(clock, misses=1)
+@pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])
+@pytest.mark.parametrize("misses", [1, 4])
+def test_a_settlement_that_is_not_taken_is_tried_again_while_there_is_time(
+    clock: HandClock, why: type[DuecourseError], misses: int
+) -> None:
+    store = Lapse(clock, misses, why)
     assert work(store, lambda _task: None, leased(store, "a", "b"))["done"] == 2
+
+
+def test_a_settlement_that_is_rejected_holds_up_no_other(clock: HandClock) -> None:
+    store = Lapse(clock, 0, StoreMisused)
+    store.poison = "a"
+    with pytest.raises(StoreMisused):
+        work(store, lambda _task: None, leased(store, "a", "b"), remaining_ms=LEAST_MS + 50)
+    assert standing(store, "b").status is Status.DONE
+
+
+def test_a_keep_alive_that_is_rejected_drops_no_outcome(clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, rejected = MemoryStore(clock), threading.Event()
+    tasks = handed(store, "a")
+
+    def reject(*_: object, **__: object) -> list[int]:
+        rejected.set()
+        raise StoreMisused
+
+    monkeypatch.setattr(store, "extend", reject)
+    assert work(store, lambda _task: None if rejected.wait(30) else Drop("too early"), tasks, step_ms=30)["done"] == 1
 
 
 def test_a_store_that_stays_away_is_told_when_all_have_run(clock: HandClock) -> None:
     store = Lapse(clock, misses=99)
     ran: list[str] = []
     with pytest.raises(StoreUnavailable):
-        work(store, lambda task: ran.append(task.id), leased(store, "a", "b"))
+        work(store, lambda task: ran.append(task.id), leased(store, "a", "b"), remaining_ms=LEAST_MS + 50)
     assert sorted(ran) == ["a", "b"]
     assert standing(store, "a").status is Status.LEASED
 

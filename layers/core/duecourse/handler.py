@@ -16,7 +16,7 @@ from duecourse.domain.times import parse_duration
 from duecourse.domain.values import replaced
 from duecourse.engine.receive import receive
 from duecourse.engine.run import Kind
-from duecourse.errors import InvalidHandler, LeaseLost, StoreUnavailable
+from duecourse.errors import InvalidHandler, LeaseLost, StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Lease
 from duecourse.ports.store import Store
 from duecourse.process import PROCESS, Handler
@@ -117,7 +117,7 @@ def _serve(run: RunOne, parallel: int | None, app: App, event: Json, context: An
         return _receive(app, kind, parallel, batch, left_ms)
     tasks = decode_tasks(event)
     if not tasks:
-        with suppress(StoreUnavailable):  # it warms the function some seconds before an event with tasks
+        with suppress(StoreUnavailable, StoreMisused):  # it warms the function some seconds before an event with tasks
             app.store.warmth().get_ready()
     return dict(app.worker(kind, left_ms, parallel).work(tasks))
 

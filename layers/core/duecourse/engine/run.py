@@ -26,6 +26,7 @@ from duecourse.errors import (
     ResultsUnavailable,
     SealBroken,
     SecretUnavailable,
+    StoreMisused,
     StoreUnavailable,
     TaskDamaged,
 )
@@ -80,7 +81,7 @@ class Runner:
                 opened = self._opened(task) if self._opened else task
             except (SealBroken, TaskDamaged) as error:
                 return self._drop(task, Drop(str(error)))
-            except StoreUnavailable as error:
+            except (StoreUnavailable, StoreMisused) as error:
                 return put_off(task, self._rng, str(error))
             words = cache(partial(credential_words, opened, task))
             end = self._run(opened, words)

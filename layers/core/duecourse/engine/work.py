@@ -15,13 +15,16 @@ from duecourse.domain.task import Shard, Task
 from duecourse.domain.values import replaced
 from duecourse.engine.run import Runner, release
 from duecourse.engine.threads import Threads
-from duecourse.errors import StoreUnavailable
+from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Lease, LeaseStore, Settled
+from duecourse.ports.ledger import Away
 
 log = logging.getLogger("duecourse.engine")
 
 LEAST_MS = 1_000
-"""Least time left in which a waiting task is still begun."""
+"""Least time left in which a waiting task is still begun, and an outcome still waits for the store."""
+PAUSES_S = 0.1, 2.0
+"""Shortest and longest pause before a store that takes no outcomes is asked again; each failure in a row doubles it."""
 
 
 class Worker:
@@ -47,7 +50,7 @@ class Worker:
         self._running: dict[str, Task] = {}
         self._outbox: SimpleQueue[tuple[Shard, Settlement]] = SimpleQueue()
         self._unsettled: list[tuple[Shard, Settlement]] = []
-        self._away: StoreUnavailable | None = None
+        self._away: Away | None = None
         self._counts = dict.fromkeys(map(str, Settled), 0)
         # Kept, for an answer may be lost: the same nonce again begins what it began before.
         self._nonces: defaultdict[str, bytes] = defaultdict(partial(secrets.token_bytes, 8))
@@ -60,19 +63,21 @@ class Worker:
         A task is begun when a thread is free for it, and settled when it finishes. `stale` tasks were not run, because
         another worker had begun or settled them, or lost their lease; for `released` ones there was no time.
 
-        Raises StoreUnavailable, if the store did not take a settlement, when all have run.
+        Where the store does not take a settlement, it is tried again while the lease may hold and there is time. Raises
+        StoreUnavailable or StoreMisused, if it was not taken at all, when all have run.
         """
         self._waiting.extend(tasks)
         while self._waiting or self._running:
             self._begin_more()
             if self._running:
                 self._take_in()
+        self._settle_at_last()
         if self._unsettled and self._away:
             raise self._away
         return self._counts
 
     def _begin_more(self) -> None:
-        """Begin as many as may run. Raises StoreUnavailable where nothing runs to be waited for."""
+        """Begin as many as may run. Raises what the store raises where nothing runs to be waited for."""
         free = self._at_once - len(self._running)
         if not self._waiting or free <= 0:
             return
@@ -87,7 +92,7 @@ class Worker:
                     self._running[task.token] = task
                     self._threads.do(partial(self._run, task))
                 chosen = [task for task in chosen if task not in tasks]
-        except StoreUnavailable:
+        except (StoreUnavailable, StoreMisused):
             # They keep their places, and their nonces: what the store began before its answer was lost is begun again.
             self._waiting.extendleft(reversed(chosen))
             if not self._running:
@@ -134,21 +139,31 @@ class Worker:
         for shard, tasks in grouped(self._running.values(), self._shard_of).items():
             try:
                 self._store.extend(shard, list(map(Lease.of, tasks)), self._lease_ms(), at_least=True)
-            except StoreUnavailable as error:
+            except (StoreUnavailable, StoreMisused) as error:
                 log.warning(
                     "%d leases in shard %s were not extended and will be tried again: %s", len(tasks), shard, error
                 )
 
     def _settle(self) -> None:
-        """Settle what is not yet, until the store is away: then it is tried again with the next one that finishes."""
-        self._away = None
-        try:
-            while self._unsettled:
-                shard, settlement = self._unsettled[0]  # it leaves the list once the store has it, and not before
+        """Settle what is not yet; what the store does not take is tried again with the next one that finishes."""
+        self._away, left = None, list[tuple[Shard, Settlement]]()
+        while self._unsettled and not isinstance(self._away, StoreUnavailable):
+            shard, settlement = self._unsettled[0]  # it leaves the list once the store has it, and not before
+            try:
                 self._counts[self._store.settle(shard, [settlement])[0]] += 1
-                del self._unsettled[0]
-        except StoreUnavailable as error:
-            self._away = error
+            except (StoreUnavailable, StoreMisused) as error:
+                self._away = error
+                left.append((shard, settlement))
+            del self._unsettled[0]
+        self._unsettled = left + self._unsettled
+
+    def _settle_at_last(self) -> None:
+        """Settle what the store has not taken, with growing pauses, while its leases may hold and there is time."""
+        lapse_at, (pause_s, longest_s) = time.monotonic() + self._step_ms / 1_000, PAUSES_S
+        while self._unsettled and self._remaining_ms() > LEAST_MS + pause_s * 1_000 and time.monotonic() < lapse_at:
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, longest_s)
+            self._settle()
 
     def _lease_ms(self) -> int:
         return lease_within(self._step_ms, self._remaining_ms())

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from duecourse.errors import StoreUnavailable
+from duecourse.errors import StoreMisused, StoreUnavailable
 
 Ping = Callable[[], object]
 """Asks the store to answer. Raises StoreUnavailable."""
@@ -19,7 +19,7 @@ def health(ping: Ping, ready: Callable[[], int], wanted: int) -> dict[str, Any]:
     try:
         ping()
         store = "ok"
-    except StoreUnavailable:
+    except (StoreUnavailable, StoreMisused):
         store = "unavailable"
     processes = {"ready": ready(), "wanted": wanted}
     status = "ok" if store == "ok" and processes["ready"] else "unavailable"

@@ -73,7 +73,7 @@ class Serving:
     def warm(self) -> None:
         """Load what the first task would wait for, and write down the kinds; where the store is away, a tick does."""
         self._app.load_calendar()
-        with suppress(StoreUnavailable):
+        with suppress(StoreUnavailable, StoreMisused):
             self._app.store.warmth().get_ready()
             self._app.write_deployed(self._own)
 
