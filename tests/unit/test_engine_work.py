@@ -331,6 +331,16 @@ def test_a_settlement_that_is_rejected_holds_up_no_other(clock: HandClock) -> No
     assert standing(store, "b").status is Status.DONE
 
 
+def test_a_handler_in_a_function_learns_that_its_task_was_cancelled_by_force(store: MemoryStore) -> None:
+    def kind(task: Task) -> Outcome:
+        assert not task.lost
+        store.cancel("default", ["a"], force=True)
+        return Done() if task.lost.wait(30) else Drop("it was not told")
+
+    assert work(store, kind, handed(store, "a"), step_ms=30)["stale"] == 1
+    assert standing(store, "a").status is Status.CANCELLED
+
+
 def test_a_keep_alive_that_is_rejected_drops_no_outcome(clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> None:
     store, rejected = MemoryStore(clock), threading.Event()
     tasks = handed(store, "a")

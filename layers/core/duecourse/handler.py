@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial, update_wrapper
+from time import monotonic
 from typing import Any, TypeAlias, overload
 
 from duecourse.domain.lease import lease_within
@@ -149,6 +150,7 @@ def save(task: Task, state: Json) -> None:
     """
     store = _store()
     if not store.save(store.shard_of(task.queue, task.id, task.group), Lease.of(task), dump_state(state)):
+        task.lost.set()
         raise LeaseLost
 
 
@@ -161,9 +163,11 @@ def extend(task: Task, time: Span) -> None:
     store, lease_ms = _store(), parse_duration(time)
     if task.left_ms is not None:
         lease_ms = lease_within(lease_ms, task.left_ms())
-    shard = store.shard_of(task.queue, task.id, task.group)
+    shard, began = store.shard_of(task.queue, task.id, task.group), monotonic()
     if not all(store.extend(shard, [Lease.of(task)], lease_ms, at_least=True)):
+        task.lost.set()
         raise LeaseLost
+    task.lost.keep(began + lease_ms / 1_000)
 
 
 def _store() -> Store:

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -50,12 +51,8 @@ class KeptAlive:
         self._extend(list(self._running.values()))
 
     def _extend(self, running: Sequence[Task]) -> None:
-        for shard, tasks in self._by_shard(running):
-            leases = list(map(Lease.of, tasks))
-            try:
-                self._store.extend(shard, leases, self._step_ms, at_least=True)
-            except (StoreUnavailable, StoreMisused) as error:
-                log.warning("%d leases in shard %s were not extended and will be: %s", len(tasks), shard, error)
+        for shard, tasks in self._by_shard([task for task in running if not task.lost]):
+            extend(self._store, shard, tasks, self._step_ms)
 
     def give_up(self, why: str) -> int:
         """End the attempt of each task that runs still, for this reason: it is due again at once. Answers how many.
@@ -73,3 +70,25 @@ class KeptAlive:
 
     def _by_shard(self, tasks: Sequence[Task]) -> Iterable[tuple[Shard, list[Task]]]:
         return grouped(tasks, lambda task: self._store.shard_of(task.queue, task.id, task.group)).items()
+
+
+def extend(store: LeaseStore, shard: Shard, tasks: Sequence[Task], lease_ms: int) -> None:
+    """Extend the leases of tasks of one shard; those that are lost are told by `task.lost`.
+
+    What the store does not take is logged, and tried again with the next step. A lease that has lapsed meanwhile is
+    lost too, for another worker may have it.
+    """
+    began = time.monotonic()
+    try:
+        ends = store.extend(shard, list(map(Lease.of, tasks)), lease_ms, at_least=True)
+    except (StoreUnavailable, StoreMisused) as error:
+        log.warning("%d leases in shard %s were not extended and will be tried again: %s", len(tasks), shard, error)
+        for task in tasks:
+            task.lost.lapse(time.monotonic())
+        return
+    for task, end in zip(tasks, ends, strict=True):
+        if end:
+            task.lost.keep(began + lease_ms / 1_000)
+        else:
+            log.warning("task %s has lost its lease while it ran", task.id)
+            task.lost.set()

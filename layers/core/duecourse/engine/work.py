@@ -10,9 +10,11 @@ from queue import Empty, SimpleQueue
 
 from duecourse.domain.batches import grouped
 from duecourse.domain.lease import STEP_MS, STEPS, lease_within
+from duecourse.domain.lost import Lost
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Shard, Task
 from duecourse.domain.values import replaced
+from duecourse.engine.alive import extend
 from duecourse.engine.run import Runner, release
 from duecourse.engine.threads import Threads
 from duecourse.errors import StoreMisused, StoreUnavailable
@@ -102,6 +104,7 @@ class Worker:
     def _begin(self, shard: Shard, tasks: Sequence[Task]) -> list[Task]:
         """The tasks that are this invocation's to run: a second delivery of its event finds them begun."""
         lease_ms = self._lease_ms()
+        until = time.monotonic() + lease_ms / 1_000
         handed, leased = [task for task in tasks if task.target], [task for task in tasks if not task.target]
         mine: list[Task] = []
         if leased:  # by an engine that does not hand over for delivery alone
@@ -112,7 +115,7 @@ class Worker:
             begun = self._store.begin(shard, list(map(Lease.of, handed)), lease_ms, nonces)
             mine += [one.under(task) for task, one in zip(handed, begun, strict=True) if one.token]
         self._counts[Settled.STALE] += len(tasks) - len(mine)
-        return [replaced(task, left_ms=self._remaining_ms) for task in mine]
+        return [replaced(task, left_ms=self._remaining_ms, signal=Lost(until)) for task in mine]
 
     def _run(self, task: Task) -> None:
         self._outbox.put((self._shard_of(task), self._runner.run(task)))
@@ -136,13 +139,8 @@ class Worker:
 
     def _keep_alive(self) -> None:
         self._extend_at = self._next_step()
-        for shard, tasks in grouped(self._running.values(), self._shard_of).items():
-            try:
-                self._store.extend(shard, list(map(Lease.of, tasks)), self._lease_ms(), at_least=True)
-            except (StoreUnavailable, StoreMisused) as error:
-                log.warning(
-                    "%d leases in shard %s were not extended and will be tried again: %s", len(tasks), shard, error
-                )
+        for shard, tasks in grouped([task for task in self._running.values() if not task.lost], self._shard_of).items():
+            extend(self._store, shard, tasks, self._lease_ms())
 
     def _settle(self) -> None:
         """Settle what is not yet; what the store does not take is tried again with the next one that finishes."""

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from math import inf
@@ -17,9 +16,11 @@ from duecourse.bridge.pool import daemon
 from duecourse.bridge.rings import Ring
 from duecourse.domain.history import Trigger
 from duecourse.domain.lease import STEP_MS
+from duecourse.domain.lost import Lost
 from duecourse.domain.outcomes import Outcome
 from duecourse.domain.reminder import KIND as REMINDER
 from duecourse.domain.task import Json, Shard, Task
+from duecourse.domain.values import replaced
 from duecourse.domain.watch import Expired
 from duecourse.engine.alive import KeptAlive
 from duecourse.engine.drain import DrainResult
@@ -130,8 +131,10 @@ class Serving:
 
     def _kept(self, kind: Kind) -> Kind:
         def run(task: Task) -> Outcome | None:
-            with self._alive.while_running(task):
-                return kind(replace(task, left_ms=self._left_ms))
+            until = time.monotonic() + (task.lease_expires_at - task.claimed_at) / 1_000
+            watched = replaced(task, left_ms=self._left_ms, signal=Lost(until))
+            with self._alive.while_running(watched):
+                return kind(watched)
 
         return run
 
