@@ -55,9 +55,11 @@ class Worker:
 
 
 @contextmanager
-def working(url: str, *options: str, log: Path, path: str = "", **settings: str) -> Iterator[Worker]:
-    """A worker with the handlers of `HANDLERS`, ready; its processes end with it, for their input closes."""
-    line = command("--import", "kinds", *options)
+def working(
+    url: str, *options: str, log: Path, path: str = "", module: str = "kinds", **settings: str
+) -> Iterator[Worker]:
+    """A worker with the handlers of a module of `HANDLERS`, ready; its processes end with it, for their input closes."""
+    line = command("--import", module, *options)
     given = environment(url, path, **settings)
     with (
         log.open("ab") as errors,

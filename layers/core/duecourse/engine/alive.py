@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from duecourse.domain.batches import grouped
-from duecourse.domain.history import cut_detail
 from duecourse.domain.lease import STEP_MS, STEPS
-from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Shard, Task
+from duecourse.engine.interrupted import interrupted
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Lease, LeaseStore
 
@@ -55,13 +54,13 @@ class KeptAlive:
             extend(self._store, shard, tasks, self._step_ms)
 
     def give_up(self, why: str) -> int:
-        """End the attempt of each task that runs still, for this reason: it is due again at once. Answers how many.
+        """End the run of each task that runs still, for this reason: it is due again at once. Answers how many.
 
         A worker that ends calls it last: the process is to end before another worker has claimed them.
         """
         count = 0
         for shard, tasks in self._by_shard(list(self._running.values())):
-            ends = [Settlement.of(task, Ending.RETRY, delay_ms=0, detail=cut_detail(why)) for task in tasks]
+            ends = [interrupted(task, why) for task in tasks]
             try:
                 count += len(self._store.settle(shard, ends))
             except (StoreUnavailable, StoreMisused) as error:

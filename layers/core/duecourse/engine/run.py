@@ -36,6 +36,7 @@ log = logging.getLogger("duecourse.engine")
 
 Kind: TypeAlias = Callable[[Task], Outcome | None]
 """Handler of a task; None is Done."""
+Elsewhere: TypeAlias = Callable[[Task], Settlement | None]
 Words: TypeAlias = Callable[[], Sequence[str]]
 """Words of a task's credentials, looked for only where its run has an error."""
 
@@ -58,6 +59,7 @@ class Runner:
     """Runs tasks of the kinds that `kind_of` knows, and answers how each lease ends.
 
     `results` None keeps results in the ledger. `opened` opens the seal of a task; None where tasks come opened.
+    `elsewhere` runs a task in another process; it answers None for a task that is to run here.
     """
 
     def __init__(
@@ -67,16 +69,20 @@ class Runner:
         now: Callable[[], int],
         rng: random.Random,
         opened: Callable[[Task], Task] | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._kind_of = kind_of
         self._results = results
         self._now = now
         self._rng = rng
         self._opened = opened
+        self._elsewhere = elsewhere
 
     def run(self, task: Task) -> Settlement:
         """The end of the task's lease, whatever its handler did; what is logged meanwhile carries the task."""
         with about(task):
+            if self._elsewhere and (end := self._elsewhere(task)):
+                return end
             try:
                 opened = self._opened(task) if self._opened else task
             except (SealBroken, TaskDamaged) as error:

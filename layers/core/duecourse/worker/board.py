@@ -20,13 +20,14 @@ HEADER = 4
 
 
 class Running(NamedTuple):
-    """Lease of a task that runs."""
+    """Lease of a task that runs; `apart` in a process of its own."""
 
     queue: str
     id: str
     tenant: str
     group: str
     token: str
+    apart: bool = False
 
 
 class Board:
@@ -48,8 +49,7 @@ class Board:
         return cls(file)
 
     def close(self) -> None:
-        """Let go of the memory."""
-        self._memory.close()
+        """Close the file; the memory goes with this object, which another thread may look at still."""
         os.close(self.file)
 
     @property
@@ -62,11 +62,11 @@ class Board:
         self._memory[:HEADER] = count.to_bytes(HEADER)
 
     @contextmanager
-    def showing(self, task: Task) -> Iterator[None]:
+    def showing(self, task: Task, *, apart: bool = False) -> Iterator[None]:
         """Show the task meanwhile."""
         slot = self._free.popleft()
         at = HEADER + slot * SLOT
-        text = json.dumps([task.queue, task.id, task.tenant, task.group, task.token]).encode()
+        text = json.dumps([task.queue, task.id, task.tenant, task.group, task.token, apart]).encode()
         end = at + LENGTH + len(text)
         self._memory[at + LENGTH : end] = text
         self._memory[at : at + LENGTH] = len(text).to_bytes(LENGTH)  # last: until then nothing is shown

@@ -10,10 +10,12 @@ from duecourse import ledgers
 from duecourse.domain.address import WITHOUT_BELLS, split
 from duecourse.errors import FieldError, InvalidSettings, StoreUnavailable
 from duecourse.settings import Settings, parse
+from duecourse.worker.bereft import Bereft
 from duecourse.worker.health import health, served
+from duecourse.worker.logs import log_to_stderr
 from duecourse.worker.options import Options
 from duecourse.worker.parent import Parent
-from duecourse.worker.process import AWAY, WRONG, log_to_stderr
+from duecourse.worker.process import AWAY, WRONG
 
 log = logging.getLogger("duecourse.worker")
 
@@ -25,7 +27,7 @@ def run(options: Options) -> int:
     log_to_stderr()
     try:
         settings = _settings(options.check())
-        parent = Parent(options)
+        parent = Parent(options, Bereft(partial(ledgers.open_store, settings)))
         with ExitStack() as stack:
             health_at = _open_health(stack, options, settings, parent)
             return parent.run(partial(_announce, options, _place(settings), health_at))
@@ -54,7 +56,7 @@ def _open_health(stack: ExitStack, options: Options, settings: Settings, parent:
     if options.health_port is None:
         return ""
     store = ledgers.open_store(settings)
-    look = partial(health, store.ping, parent.ready, options.processes)
+    look = partial(health, store.ping, parent.ready, options.processes, parent.left_out)
     try:
         port = stack.enter_context(served(options.health_port, look))
     except OSError as error:

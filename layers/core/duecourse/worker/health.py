@@ -14,8 +14,8 @@ Ping = Callable[[], object]
 """Asks the store to answer. Raises StoreUnavailable."""
 
 
-def health(ping: Ping, ready: Callable[[], int], wanted: int) -> dict[str, Any]:
-    """State of the worker: of its store, and of its processes."""
+def health(ping: Ping, ready: Callable[[], int], wanted: int, left_out: Callable[[], int]) -> dict[str, Any]:
+    """State of the worker: of its store, of its processes, and the number of shards that they leave out."""
     try:
         ping()
         store = "ok"
@@ -23,7 +23,7 @@ def health(ping: Ping, ready: Callable[[], int], wanted: int) -> dict[str, Any]:
         store = "unavailable"
     processes = {"ready": ready(), "wanted": wanted}
     status = "ok" if store == "ok" and processes["ready"] else "unavailable"
-    return {"status": status, "store": store, "processes": processes}
+    return {"status": status, "store": store, "processes": processes, "left_out": left_out()}
 
 
 @contextmanager
