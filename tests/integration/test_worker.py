@@ -238,6 +238,25 @@ def test_what_runs_apart_is_given_back_by_a_stop_and_its_process_ends(
             until(lambda: not any(each["flags"] == "b" for each in client.client_list()), seconds=30)
 
 
+REAPER = "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
+"""Makes a process the parent of all orphans below it (PR_SET_CHILD_SUBREAPER), as the first one of a container is."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent of orphans is set by prctl")
+def test_a_worker_that_gets_the_orphans_of_its_container_reaps_them(
+    store: RedisStore, server: RedisServer, log: Path
+) -> None:
+    launcher = [sys.executable, "-c", REAPER]
+    with working(server.url, log=log, module="beside", launcher=launcher) as worker:
+        store.add([NewTask(f"o{n}", "orphan") for n in range(5)])
+        left = {ended(store, f"o{n}").result["left"] for n in range(5)}
+        until(lambda: set(worker.children()) & left == set() and not any(Path(f"/proc/{pid}").exists() for pid in left))
+        os.kill(worker.children()[0], signal.SIGKILL)
+        store.add([NewTask("next", "orphan")])
+        pid = ended(store, "next").result["left"]
+        until(lambda: not Path(f"/proc/{pid}").exists())
+
+
 def test_a_handler_in_a_worker_learns_that_its_task_was_cancelled_by_force(
     store: RedisStore, server: RedisServer, log: Path
 ) -> None:

@@ -24,6 +24,7 @@ class Options:
     concurrency: int | None = None
     store: str = ""
     health_port: int | None = None
+    health_host: str | None = None
     grace_ms: int = GRACE_MS
 
     def check(self) -> Self:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Thread
 from types import FrameType
@@ -114,6 +114,7 @@ class Parent:
         child.is_ready = bool(said)
         if not said:
             self._bury(child)
+            self._reap()
 
     def _bury(self, child: Child) -> None:
         self._selector.unregister(child.socket)
@@ -161,24 +162,35 @@ class Parent:
         for child in self._children:
             child.process.send_signal(number)
 
-    def _on_signal(self) -> None:
-        """The first signal stops the processes in good order, a second one kills them."""
+    def _reap(self) -> None:
+        """Reap processes of others: the first process of a container is the parent of each whose own has gone."""
+        ours = {child.process.pid for child in self._children}
+        with suppress(ChildProcessError):
+            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if ended.si_pid in ours:
+                    return  # its socket says so too, and `_bury` reaps it
+                os.waitpid(ended.si_pid, 0)
+
+    def _on_signal(self, number: int) -> None:
+        """Signals of processes that have ended come here too. Of the others, the first stops the processes in good order, a second one kills them."""
+        if number == signal.SIGCHLD:
+            self._reap()
+            return
         if self._stopping:
             self._kill(signal.SIGKILL)
         self._stopping = True
 
 
 @contextmanager
-def _signals_heard(selector: selectors.BaseSelector, on_signal: Callable[[], None]) -> Iterator[None]:
-    """Have `on_signal` called where the selector is asked: a signal that comes between two looks is not lost."""
+def _signals_heard(selector: selectors.BaseSelector, on_signal: Callable[[int], None]) -> Iterator[None]:
+    """Have `on_signal` called with a signal's number where the selector is asked: a signal that comes between two looks is not lost."""
     ears, mouth = socket.socketpair()
     mouth.setblocking(False)
-    handlers = {number: signal.signal(number, _nothing) for number in STOPS}
+    handlers = {number: signal.signal(number, _nothing) for number in (*STOPS, signal.SIGCHLD)}
     before = signal.set_wakeup_fd(mouth.fileno())
 
     def hear() -> None:
-        ears.recv(1)
-        on_signal()
+        on_signal(ears.recv(1)[0])
 
     selector.register(ears, selectors.EVENT_READ, hear)
     try:
