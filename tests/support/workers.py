@@ -64,7 +64,7 @@ def working(
     launcher: Sequence[str] = (),
     **settings: str,
 ) -> Iterator[Worker]:
-    """A worker with the handlers of a module of `HANDLERS`, ready; its processes end with it, for their input closes."""
+    """A worker with a module of `HANDLERS`, ready; its processes end with it, for their input closes."""
     line = [*launcher, *command("--import", module, *options)]
     given = environment(url, path, **settings)
     with (

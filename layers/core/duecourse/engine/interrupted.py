@@ -17,9 +17,9 @@ SPARED = 10
 def interrupted(task: Task, why: str) -> Settlement:
     """End of a run that was cut short by no fault of its own: due again at once, and no attempt spent, SPARED times."""
     last = _last_run(task)
-    is_spared = not (last and last.outcome == Ending.RELEASE and last.detail.startswith(why) and last.times >= SPARED)
+    is_spared = not (last and last.outcome == Ending.RELEASE and why in last.detail and last.times >= SPARED)
     ending = Ending.RELEASE if is_spared else Ending.RETRY
-    return Settlement.of(task, ending, detail=cut_detail(why))
+    return Settlement.of(task, ending, detail=cut_detail(why) if why == DIED else why_given_back(task, why))
 
 
 def killed(task: Task, how: str, rng: random.Random) -> Settlement:
@@ -34,5 +34,13 @@ def is_suspect(task: Task) -> bool:
     return bool(last and last.detail.startswith(DIED) and last.outcome in {Ending.RELEASE, Ending.RETRY})
 
 
+def why_given_back(task: Task, why: str = "") -> str:
+    """Detail of a lease that is given back. A suspect stays one: of several in a row, the log keeps the last alone."""
+    if not is_suspect(task):
+        return cut_detail(why)
+    return cut_detail(f"{DIED}; then given back: {why}" if why else DIED)
+
+
 def _last_run(task: Task) -> Run | None:
-    return next((entry for entry in reversed(task.log) if isinstance(entry, Run)), None)
+    runs = (entry for entry in reversed(task.log) if isinstance(entry, Run))
+    return next((run for run in runs if run.outcome != Ending.UNDELIVERED), None)

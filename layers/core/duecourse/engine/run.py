@@ -18,6 +18,7 @@ from duecourse.domain.seals import hidden_in, secret_words, without
 from duecourse.domain.task import KEPT_AT, MAX_RESULT_BYTES, Json, RetryPolicy, Task, dump_json, dump_state
 from duecourse.domain.times import parse_duration, parse_instant
 from duecourse.engine.error_place import place_of
+from duecourse.engine.interrupted import why_given_back
 from duecourse.engine.reach import CALLING
 from duecourse.engine.task_log import about
 from duecourse.errors import (
@@ -119,7 +120,7 @@ class Runner:
 
     def later(self, task: Task, why: str) -> Settlement:
         """Gives back a task for a moment, which is no run of it: its tenant's others keep the process busy."""
-        return release(task)._replace(delay_ms=self._rng.randint(*CROWDED_MS), detail=cut_detail(why))
+        return release(task)._replace(delay_ms=self._rng.randint(*CROWDED_MS), detail=why_given_back(task, why))
 
     def settlement(self, task: Task, outcome: Outcome | None) -> Settlement:
         """End of the task's lease by this outcome; a result goes to the results table first."""
@@ -182,7 +183,7 @@ class Runner:
 
 def release(task: Task) -> Settlement:
     """Gives back a task that was not started."""
-    return Settlement.of(task, Ending.RELEASE)
+    return Settlement.of(task, Ending.RELEASE, detail=why_given_back(task))
 
 
 def put_off(task: Task, rng: random.Random, why: str) -> Settlement:
@@ -190,7 +191,7 @@ def put_off(task: Task, rng: random.Random, why: str) -> Settlement:
     last = task.log[-1] if task.log else None
     given_back = last.times if isinstance(last, Run) and last.outcome == Ending.RELEASE else 0
     times = max(task.run, given_back + 1)  # a delivery that is given back was no run
-    return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, times, rng), detail=cut_detail(why))
+    return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, times, rng), detail=why_given_back(task, why))
 
 
 def credential_words(opened: Task, kept: Task) -> list[str]:

@@ -172,7 +172,10 @@ class Parent:
                 os.waitpid(ended.si_pid, 0)
 
     def _on_signal(self, number: int) -> None:
-        """Signals of processes that have ended come here too. Of the others, the first stops the processes in good order, a second one kills them."""
+        """The first signal stops the processes in good order, a second one kills them.
+
+        A signal of a process that has ended comes here too.
+        """
         if number == signal.SIGCHLD:
             self._reap()
             return
@@ -183,7 +186,10 @@ class Parent:
 
 @contextmanager
 def _signals_heard(selector: selectors.BaseSelector, on_signal: Callable[[int], None]) -> Iterator[None]:
-    """Have `on_signal` called with a signal's number where the selector is asked: a signal that comes between two looks is not lost."""
+    """Have `on_signal` called with a signal's number where the selector is asked.
+
+    A signal that comes between two looks is not lost.
+    """
     ears, mouth = socket.socketpair()
     mouth.setblocking(False)
     handlers = {number: signal.signal(number, _nothing) for number in (*STOPS, signal.SIGCHLD)}
