@@ -44,7 +44,7 @@ class Lost:
         return self._awaited().__await__()
 
     def set(self) -> None:
-        """Tell who waits that the lease is gone."""
+        """Note that the lease is gone, and wake who waits."""
         self._is_set = True  # first: who begins to wait now looks at it afterwards
         for tell in list(self._tells):
             tell()
@@ -54,7 +54,7 @@ class Lost:
         self._until = max(self._until, until) if self._until < inf else until
 
     def lapse(self, now: float) -> None:
-        """Tell who waits if the lease has lapsed by this process's own clock (time.monotonic())."""
+        """Set the signal if the lease has lapsed by this process's own clock (time.monotonic())."""
         if now >= self._until:
             self.set()
 

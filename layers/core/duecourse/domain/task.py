@@ -220,7 +220,7 @@ class Task(Generic[Payload]):
     random. `trigger` is that of its claim.
     `target` is whom a leased task was handed to, until that one begins it; from then on `delivery` is that token.
     `left_ms` answers the milliseconds left to the function that works the task, None where nothing counts them.
-    `signal` tells of the loss of its lease, None where nothing looks after that.
+    `signal` is set once its lease is lost, None where nothing looks after the lease.
     `model` is the payload as its kind's type (`Kind`), None where that has none.
     `log` is what it remembers of itself, oldest first, after as many entries as `forgotten` says.
     """

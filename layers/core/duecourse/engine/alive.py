@@ -72,7 +72,7 @@ class KeptAlive:
 
 
 def extend(store: LeaseStore, shard: Shard, tasks: Sequence[Task], lease_ms: int) -> None:
-    """Extend the leases of tasks of one shard; those that are lost are told by `task.lost`.
+    """Extend the leases of tasks of one shard; `task.lost` of those that have lost theirs is set.
 
     What the store does not take is logged, and tried again with the next step. A lease that has lapsed meanwhile is
     lost too, for another worker may have it.

@@ -90,7 +90,7 @@ def _how(code: int) -> str:
 
 
 class _Life:
-    """What the parent says of the run: when it is ended, and that its lease is gone."""
+    """Reports of the parent on the run: when it is ended, and that its lease is gone."""
 
     def __init__(self, parent: "Connection[Any, Any]", left_ms: float, is_lost: bool) -> None:
         self._parent = parent
