@@ -307,7 +307,7 @@ class Flow:
         left_out = self._left_out.get(shard)
         return not left_out or left_out.until <= time.monotonic()
 
-    def _lose(self, shard: Shard, error: Away, began: float) -> bool:
+    def _lose(self, shard: Shard, error: Away, began: float | None = None) -> bool:
         """Leave a shard out until it answers again; wait for a store that does not answer at all.
 
         Returns True if the whole store is unreachable. `began` is when the failed try began.
@@ -323,7 +323,7 @@ class Flow:
         before = self._left_out.get(shard)
         tries = before.tries + 1 if before else 1
         shortest, longest = PAUSES_S
-        rest_s = REST * (now - began)
+        rest_s = 0.0 if began is None else REST * (now - began)
         pause_s = max(min(shortest * 2 ** min(tries - 1, 16), longest), rest_s)
         # Only a tick looks again where the settings have another number of shards: the tasks are in others.
         self._left_out[shard] = LeftOut(error, tries, inf if isinstance(error, WrongShards) else now + pause_s)
