@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from duecourse.adapters.redis.connect import connect
-from duecourse.adapters.redis.keys import FIXED, keys_of, ledger_key, makers_key, shards_key
+from duecourse.adapters.redis.keys import FIXED, keys_of, ledger_key, made_key, makers_key, shards_key
 from duecourse.adapters.redis.scripts import Request
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.outcomes import Ending
@@ -419,7 +419,7 @@ def test_every_key_a_script_touches_is_declared_and_all_are_of_one_node(
             scripts += 1
             declared = set(words[3 : 3 + int(words[2])])
             # The record of shards; in its slot what is leaving, who made the queues, what tells of the whole ledger.
-            beside = {"{duecourse:shards}:leaving", makers_key("duecourse"), ledger_key("duecourse")}
+            beside = {"{duecourse:shards}:leaving", *(key("duecourse") for key in (makers_key, made_key, ledger_key))}
             of_record = declared <= {"duecourse:shards", *beside}
             assert of_record or all(key.startswith(prefix) for key in declared)
     assert scripts > 15

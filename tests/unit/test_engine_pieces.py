@@ -25,7 +25,7 @@ def test_more_than_twice_is_claimed_ahead_only_while_more_finish_at_once_than_th
     pieces = Pieces(runner, targets_of({}, Lambda()), threads)
 
     def free_after(count: int) -> int:
-        pieces.begin(SHARD, [leased("work", {})] * count)
+        pieces.begin(SHARD, [leased("work", {})] * count, {}, count)
         threads.close()  # all of them have finished
         assert len(pieces.gather(0.0)) == count
         return pieces.free
@@ -42,7 +42,7 @@ def test_a_task_that_waits_for_a_thread_is_later_than_its_claim() -> None:
     runner = Runner(lambda _kind: work, None, HandClock().now, random.Random(1))
     pieces = Pieces(runner, targets_of({}, Lambda()), threads)
     claimed = {"due_at": 1_000, "claimed_at": 1_300}
-    pieces.begin(SHARD, [leased("work", {}, id=id, token=id, **claimed) for id in ("first", "second")])
+    pieces.begin(SHARD, [leased("work", {}, id=id, token=id, **claimed) for id in ("first", "second")], {}, 1)
     began = time.monotonic()
     until(lambda: time.monotonic() - began > wait_ms / 1_000)
     gate.set()
@@ -92,11 +92,11 @@ def test_slow_tasks_bound_a_worker_for_a_moment_only_while_threads_are_free(monk
     pieces = Pieces(runner, targets_of({}, Lambda()), threads)
     monkeypatch.setattr("duecourse.engine.pieces.GROW_S", 0.2)
     try:
-        pieces.begin(SHARD, [leased("work", {}, id=id, token=id) for id in ("a", "b")])
+        pieces.begin(SHARD, [leased("work", {}, id=id, token=id) for id in ("a", "b")], {}, 2)
         threads.begin_all()
         until(lambda: len(begun) == 2)
         time.sleep(LOOK_AGAIN_S)
-        pieces.begin(SHARD, [leased("work", {}, id="c", token="c")])
+        pieces.begin(SHARD, [leased("work", {}, id="c", token="c")], {}, 1)
         assert pieces.gather(0.0) == [], "it was claimed just now"
         given_back = until(lambda: pieces.gather(0.0))
         assert [piece.tasks[0].id for piece, _ in given_back] == ["c"]

@@ -15,6 +15,9 @@ from duecourse.ports.leases import Lease, LeaseStore
 
 log = logging.getLogger("duecourse.engine")
 
+AGAIN_S = 1.0
+"""Pause after an extension that failed: a store that is back spares lapsed leases for some seconds only."""
+
 
 class KeptAlive:
     """Extends the leases of running tasks by `step_ms`, several times in that time: `run` it on a thread of its own."""
@@ -38,20 +41,22 @@ class KeptAlive:
 
     def run(self) -> None:
         """Extend leases until stopped."""
-        while not self._stopped.wait(self._step_ms / STEPS / 1_000):
-            self.extend()
+        pause_s = step_s = self._step_ms / STEPS / 1_000
+        while not self._stopped.wait(pause_s):
+            pause_s = step_s if self.extend() else min(AGAIN_S, step_s)
 
     def stop(self) -> None:
         """Let `run` return."""
         self._stopped.set()
 
-    def extend(self) -> None:
-        """Extend the lease of each task that runs now."""
-        self._extend(list(self._running.values()))
+    def extend(self) -> bool:
+        """Extend the lease of each task that runs now; False where a shard did not answer."""
+        return self._extend(list(self._running.values()))
 
-    def _extend(self, running: Sequence[Task]) -> None:
-        for shard, tasks in self._by_shard([task for task in running if not task.lost]):
-            extend(self._store, shard, tasks, self._step_ms)
+    def _extend(self, running: Sequence[Task]) -> bool:
+        shards = self._by_shard([task for task in running if not task.lost])
+        answered = [extend(self._store, shard, tasks, self._step_ms) for shard, tasks in shards]
+        return all(answered)
 
     def give_up(self, why: str) -> int:
         """End the run of each task that runs still, for this reason: it is due again at once. Answers how many.
@@ -71,11 +76,11 @@ class KeptAlive:
         return grouped(tasks, lambda task: self._store.shard_of(task.queue, task.id, task.group)).items()
 
 
-def extend(store: LeaseStore, shard: Shard, tasks: Sequence[Task], lease_ms: int) -> None:
+def extend(store: LeaseStore, shard: Shard, tasks: Sequence[Task], lease_ms: int) -> bool:
     """Extend the leases of tasks of one shard; `task.lost` of those that have lost theirs is set.
 
     What the store does not take is logged, and tried again with the next step. A lease that has lapsed meanwhile is
-    lost too, for another worker may have it.
+    lost too, for another worker may have it. Returns False where the shard did not answer.
     """
     began = time.monotonic()
     try:
@@ -84,10 +89,11 @@ def extend(store: LeaseStore, shard: Shard, tasks: Sequence[Task], lease_ms: int
         log.warning("%d leases in shard %s were not extended and will be tried again: %s", len(tasks), shard, error)
         for task in tasks:
             task.lost.lapse(time.monotonic())
-        return
+        return False
     for task, end in zip(tasks, ends, strict=True):
         if end:
             task.lost.keep(began + lease_ms / 1_000)
         else:
             log.warning("task %s has lost its lease while it ran", task.id)
             task.lost.set()
+    return True

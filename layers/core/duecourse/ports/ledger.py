@@ -41,7 +41,7 @@ class Ledger(Protocol):
     """Tasks by due time, in shards."""
 
     def ping(self) -> None:
-        """Return if the store answers."""
+        """Return if the store answers, or one of its servers."""
 
     def now(self) -> int:
         """The store's own time in epoch milliseconds."""
@@ -54,6 +54,12 @@ class Ledger(Protocol):
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
         """One task, in any shard of its queue. Raises TaskDamaged where its record cannot be read."""
+
+    def confirm(self, shard: Shard) -> None:
+        """Return once as many replicas as must have a change have all that was written to a shard until now.
+
+        For an answer that reports what was there, and changes nothing. Raises StoreUnavailable.
+        """
 
 
 class Throttled(Ledger, Protocol):

@@ -11,8 +11,8 @@ from typing import Any
 
 import redis
 
-from duecourse.adapters.redis.connect import node_of
-from duecourse.adapters.redis.keys import ended_channel, shards_key
+from duecourse.adapters.redis.connect import answering_first, check_place
+from duecourse.adapters.redis.keys import ended_channel
 from duecourse.adapters.redis.ledger import RedisLedger
 from duecourse.adapters.redis.record import stored_id
 from duecourse.adapters.redis.scripts import Scripts
@@ -53,11 +53,23 @@ class RedisEndings:
         self._waker.setblocking(False)
         self._poll.register(self._woken, select.POLLIN)
         try:
-            server = scripts.call(lambda: node_of(scripts.client, shards_key(namespace)))
-            self._open(_pool_of(scripts.client, server), ended_channel(namespace))
+            self._open_one(scripts, ended_channel(namespace))
         except BaseException:
             self._close_pair()
             raise
+
+    def _open_one(self, scripts: Scripts, channel: str) -> None:
+        """Listen at a server that answers: first at those that are not known to be away."""
+        pools = [_pool_of(scripts.client, server) for server in answering_first(scripts.client)]
+        for place, pool in enumerate(pools, start=1):
+            try:
+                self._open(pool, channel)
+            except StoreUnavailable:
+                if place == len(pools):
+                    raise
+            else:
+                return
+        raise StoreUnavailable("the cluster has no primaries")
 
     def _open(self, pool: redis.ConnectionPool, channel: str) -> None:
         with translated():
@@ -77,6 +89,7 @@ class RedisEndings:
     def hear(self, timeout_s: float) -> Sequence[Waited]:
         """See Endings."""
         with translated():
+            check_place(self._pool, self._connection)
             self._read()
             if not self._heard:
                 ready = self._poll.poll(max(0.0, timeout_s) * 1000)
@@ -113,9 +126,9 @@ class RedisEndings:
             self._take(self._connection.read_response(disable_decoding=True))
 
     def _take(self, message: Any) -> None:
-        if isinstance(message, list) and message[0] == b"message":
+        if message[0] == b"message":
             self._heard.extend(read_ended(message[2]))
-        else:
+        elif message[0] == b"pong":
             self._ponged = True
 
     def _leave(self) -> None:
