@@ -8,8 +8,9 @@ from typing import Any
 
 from duecourse.engine.survey import Survey
 from duecourse.engine.sweep import Ticked
-from duecourse.errors import InvalidInput, StoreUnavailable, bounded
+from duecourse.errors import InvalidInput, StoreMisused, StoreUnavailable, bounded
 from duecourse.metrics import TickLine, measure
+from duecourse.ports.ledger import Away
 from duecourse.process import Handler
 from duecourse.wire.events.schedule import check_tick
 from duecourse.wiring import App
@@ -29,7 +30,7 @@ def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, int]:
     found = _survey(app, remaining_ms)  # before a ring is served: rings would clear what the alarm is to count
     stays = app.settings.tick_linger_ms
     ticked = _sweep_and_stay(app, found, remaining_ms) if stays else _sweep(app, found, remaining_ms)
-    if isinstance(ticked, StoreUnavailable):
+    if isinstance(ticked, Away):
         raise ticked
     if ticked.away:
         raise ticked.away
@@ -38,9 +39,7 @@ def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, int]:
     return answer
 
 
-def _sweep_and_stay(
-    app: App, found: Survey | StoreUnavailable, remaining_ms: Callable[[], int]
-) -> Ticked | StoreUnavailable:
+def _sweep_and_stay(app: App, found: Survey | Away, remaining_ms: Callable[[], int]) -> Ticked | Away:
     """Sweep while rings are served, then stay for DUECOURSE_TICK_LINGER, or until DUECOURSE_MARGIN begins.
 
     It stays though the store is away, which may be back in a second: the next tick is a minute away. Any other error
@@ -59,14 +58,14 @@ def _sweep_and_stay(
         measure(linger.line())
 
 
-def _survey(app: App, remaining_ms: Callable[[], int]) -> Survey | StoreUnavailable:
-    with suppress(StoreUnavailable):  # one server's: others may have work
+def _survey(app: App, remaining_ms: Callable[[], int]) -> Survey | Away:
+    with suppress(StoreUnavailable, StoreMisused):  # one server's: others may have work
         app.write_deployed()
     try:
         _apply_schedules(app)
         _renew_zones(app, remaining_ms)
         return app.sweeper.survey(remaining_ms)
-    except StoreUnavailable as error:
+    except (StoreUnavailable, StoreMisused) as error:
         return error
 
 
@@ -80,7 +79,7 @@ def _apply_schedules(app: App) -> None:
         log.error("%s is left out: %s", FILE.name, InvalidInput(bounded(error.problems)))  # noqa: TRY400 - its words say all
     except UnicodeDecodeError as error:
         log.error("%s is left out: %s", FILE.name, error)  # noqa: TRY400 - its words say all
-    except StoreUnavailable as error:  # a part of it: the others are served
+    except (StoreUnavailable, StoreMisused) as error:  # a part of it: the others are served
         log.warning("%s waits for the next tick: %s", FILE.name, error)
 
 
@@ -90,20 +89,20 @@ def _renew_zones(app: App, remaining_ms: Callable[[], int]) -> None:
         return
     try:
         renewed = app.zones.renew(remaining_ms)
-    except StoreUnavailable as error:
+    except (StoreUnavailable, StoreMisused) as error:
         log.warning("times by newer time zones wait for the next tick: %s", error)
         return
     if renewed:
         log.info("times of schedules are computed by newer time zones", extra={"schedules": renewed})
 
 
-def _sweep(app: App, found: Survey | StoreUnavailable, remaining_ms: Callable[[], int]) -> Ticked | StoreUnavailable:
+def _sweep(app: App, found: Survey | Away, remaining_ms: Callable[[], int]) -> Ticked | Away:
     """Sweep, drain and measure what was found, or answer why nothing could be."""
-    if isinstance(found, StoreUnavailable):
+    if isinstance(found, Away):
         return found
     try:
         ticked = app.sweeper.tick(found, remaining_ms)
-    except StoreUnavailable as error:
+    except (StoreUnavailable, StoreMisused) as error:
         return error
     measure(
         TickLine(

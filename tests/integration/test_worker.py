@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import keys_of
 from duecourse.adapters.redis.layout import AHEAD
 from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.history import Run
 from duecourse.domain.pages import Wanted
 from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status, Task
 from duecourse.handler import task_handler
@@ -70,6 +72,11 @@ def ran(server: RedisServer) -> dict[str, int]:
     with server.client() as client:
         found: Any = client.hgetall("ran")
     return {name.decode(): int(count) for name, count in found.items()}
+
+
+def runs_of(server: RedisServer, id: str) -> int:
+    """Number of times that a handler began this task."""
+    return sum(count for name, count in ran(server).items() if name.startswith(f"{id}:"))
 
 
 def begun(server: RedisServer, *runs: str) -> None:
@@ -148,11 +155,10 @@ def test_what_runs_beyond_the_grace_time_is_tried_again_elsewhere_at_once(
         first.term()
         assert first.process.wait(60) == 0
         task = got(store, "stuck")
-        assert (task.status, task.attempt, task.error) == (
-            Status.SCHEDULED,
-            2,
-            "the worker was stopped before the handler returned",
-        )
+        last = task.log[-1]
+        assert isinstance(last, Run)
+        assert (task.status, task.attempt, task.error) == (Status.SCHEDULED, 1, ""), "no attempt is spent"
+        assert (last.outcome, last.detail) == ("release", "the worker was stopped before the handler returned")
         with working(server.url, log=log):
             begun(server, "stuck:2")
             open_gate(server, "stuck")
@@ -193,8 +199,112 @@ def test_for_a_process_that_is_killed_another_is_started_and_its_task_runs_elsew
         until(lambda: len(after := worker.children()) == 2 and not set(after) & set(before), every=0.05)
         open_gate(server, "held")
         task = ended(store, "held")
-        assert (task.status, [run.outcome for run in task.history]) == (Status.DONE, ["lapsed", "done"])
-        assert task.result["by"] in worker.children()
+        assert (task.status, [run.outcome for run in task.history]) == (Status.DONE, ["retry", "done"])
+        assert task.result["by"] not in before
+
+
+def test_a_task_that_kills_its_process_dies_of_it_alone_and_its_neighbours_are_done_at_one_attempt(
+    store: RedisStore, server: RedisServer, log: Path
+) -> None:
+    neighbours = ("a", "b", "c")
+    twice = RetryPolicy(max_attempts=2, backoff_ms=100, jitter=False)
+    with working(server.url, log=log, module="beside") as worker:
+        store.add([gated(id, retry=replace(twice, max_attempts=1)) for id in neighbours])
+        store.add([work("killer", payload='{"gate":"gate-killer","kill":true}', retry=twice)])
+        begun(server, *(f"{id}:1" for id in (*neighbours, "killer")))
+        for _ in range(3):
+            open_gate(server, "killer")
+        killer = ended(store, "killer")
+        assert (killer.status, killer.attempt) == (Status.DEAD, 2)
+        assert runs_of(server, "killer") == 3, "one beside others, two alone"
+        assert killer.error == "its process died while it ran: signal 9"
+        until(lambda: all(runs_of(server, id) == 2 for id in neighbours), every=0.02, seconds=90)
+        [process] = worker.children()
+        for id in neighbours:
+            open_gate(server, id)
+        done = [ended(store, id) for id in neighbours]
+        assert [(task.status, task.attempt) for task in done] == [(Status.DONE, 1)] * 3
+        by = {task.result["by"] for task in done}
+        assert len(by) == 3, "each in a process of its own"
+        assert process not in by
+        assert worker.children() == [process], "nothing there has died since"
+        store.add([work("next")])
+        assert ended(store, "next").result["by"] == process
+
+
+def test_what_runs_apart_is_given_back_by_a_stop_and_its_process_ends(
+    store: RedisStore, server: RedisServer, log: Path
+) -> None:
+    with working(server.url, "--grace", "PT0.5S", log=log, module="beside") as worker:
+        store.add([gated("held")])
+        begun(server, "held:1")
+        os.kill(worker.children()[0], signal.SIGKILL)
+        until(lambda: runs_of(server, "held") == 2, every=0.02, seconds=90)
+        worker.term()
+        assert worker.process.wait(60) == 0
+        task = got(store, "held")
+        assert (task.status, task.attempt) == (Status.SCHEDULED, 2)
+        with server.client() as client:
+            until(lambda: not any(each["flags"] == "b" for each in client.client_list()), seconds=30)
+
+
+REAPER = "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
+"""Makes a process the parent of all orphans below it (PR_SET_CHILD_SUBREAPER), as the first one of a container is."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent of orphans is set by prctl")
+def test_a_worker_that_gets_the_orphans_of_its_container_reaps_them(
+    store: RedisStore, server: RedisServer, log: Path
+) -> None:
+    launcher = [sys.executable, "-c", REAPER]
+    with working(server.url, log=log, module="beside", launcher=launcher) as worker:
+        store.add([NewTask(f"o{n}", "orphan") for n in range(5)])
+        left = {ended(store, f"o{n}").result["left"] for n in range(5)}
+        until(lambda: set(worker.children()) & left == set() and not any(Path(f"/proc/{pid}").exists() for pid in left))
+        os.kill(worker.children()[0], signal.SIGKILL)
+        store.add([NewTask("next", "orphan")])
+        pid = ended(store, "next").result["left"]
+        until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_a_handler_in_a_worker_learns_that_its_task_was_cancelled_by_force(
+    store: RedisStore, server: RedisServer, log: Path
+) -> None:
+    with working(server.url, log=log, module="beside"):
+        store.add([NewTask("w", "watch")])
+        begun(server, "w:1")
+        store.cancel("default", ["w"], force=True)
+        begun(server, "w:1:lost")
+
+
+@pytest.mark.parametrize("fault", ["a permission that is gone", "a foreign value under a key"])
+def test_a_rejected_command_costs_a_queue_some_seconds_and_no_outcome(
+    store: RedisStore, server: RedisServer, log: Path, fault: str
+) -> None:
+    key = "duecourse:{default/0}:ring" if "foreign" in fault else ""
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all")
+        url = server.url.replace("://", "://worker:pw@")
+        with working(url, "--health-port", "0", log=log, module="beside") as worker:
+            store.add([gated("held", retry=RetryPolicy(max_attempts=1)), work("other", queue="other")])
+            begun(server, "held:1")
+            ended(store, "other", "other")
+            if key:
+                store.add([work("due", delay_ms=200)])
+                client.delete(key)
+                client.set(key, "x")
+            else:
+                client.execute_command("ACL", "SETUSER", "worker", "-evalsha")
+                store.add([work("due")])
+            until(lambda: worker.health("/ready")[1]["left_out"] == 1, every=0.1)
+            open_gate(server, "held")
+            if key:
+                client.delete(key)
+            else:
+                client.execute_command("ACL", "SETUSER", "worker", "+evalsha")
+            assert ended(store, "held").status == Status.DONE
+            assert ended(store, "due").status == Status.DONE
+            until(lambda: worker.health("/ready")[1]["left_out"] == 0, every=0.1)
 
 
 def test_tasks_that_a_killed_process_had_claimed_ahead_spend_no_attempt(
@@ -253,7 +363,8 @@ def test_a_worker_goes_on_when_redis_was_away_and_its_health_says_so(
     with working(server.url, "--health-port", "0", log=log) as worker:
         store.add([gated("held")])
         begun(server, "held:1")
-        assert worker.health("/ready") == (200, {"status": "ok", "store": "ok", "processes": {"ready": 1, "wanted": 1}})
+        ok = {"status": "ok", "store": "ok", "processes": {"ready": 1, "wanted": 1}, "left_out": 0}
+        assert worker.health("/ready") == (200, ok)
         server.stop()
         status, said = worker.health("/ready")
         assert (status, said["store"], said["status"]) == (503, "unavailable", "unavailable")

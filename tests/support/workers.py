@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,17 @@ class Worker:
 
 
 @contextmanager
-def working(url: str, *options: str, log: Path, path: str = "", **settings: str) -> Iterator[Worker]:
-    """A worker with the handlers of `HANDLERS`, ready; its processes end with it, for their input closes."""
-    line = command("--import", "kinds", *options)
+def working(
+    url: str,
+    *options: str,
+    log: Path,
+    path: str = "",
+    module: str = "kinds",
+    launcher: Sequence[str] = (),
+    **settings: str,
+) -> Iterator[Worker]:
+    """A worker with a module of `HANDLERS`, ready; its processes end with it, for their input closes."""
+    line = [*launcher, *command("--import", module, *options)]
     given = environment(url, path, **settings)
     with (
         log.open("ab") as errors,

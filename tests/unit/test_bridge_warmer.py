@@ -6,7 +6,7 @@ import pytest
 
 from duecourse.bridge.rings import Warming, warm_event
 from duecourse.bridge.warmer import BATCH, Warmer
-from duecourse.errors import InvocationRejected
+from duecourse.errors import DuecourseError, InvocationRejected, StoreMisused, StoreUnavailable
 from duecourse.wire.events.rings import MAX_WARM, read_warm_up
 from tests.support.clock import HandClock
 
@@ -28,7 +28,7 @@ class Warmed:
     """What was warmed for."""
 
     def __init__(self) -> None:
-        self.refusal: InvocationRejected | None = None
+        self.refusal: DuecourseError | None = None
         self.events: list[list[str]] = []
 
     def __call__(self, bells: Sequence[str]) -> None:
@@ -119,15 +119,21 @@ def test_one_event_is_for_so_many_bells_as_its_function_takes(
     assert list(read_warm_up(warm_event(warmed.events[0]))) == warmed.events[0]
 
 
+@pytest.mark.parametrize("refusal", [InvocationRejected("throttled"), StoreUnavailable(), StoreMisused()])
 def test_a_refusal_is_told_and_not_tried_again(
-    warmer: Warmer, hung: Hung, warmed: Warmed, clock: HandClock, caplog: pytest.LogCaptureFixture
+    warmer: Warmer,
+    hung: Hung,
+    warmed: Warmed,
+    clock: HandClock,
+    caplog: pytest.LogCaptureFixture,
+    refusal: DuecourseError,
 ) -> None:
-    warmed.refusal = InvocationRejected("throttled")
+    warmed.refusal = refusal
     hung.bells[BELL] = clock.at + 5_000
     warmer.look()
     warmer.look()
     assert warmed.events == [[BELL]]
-    assert "throttled" in caplog.text
+    assert str(refusal) in caplog.text
 
 
 def test_what_rang_is_forgotten_after_the_spell(warmer: Warmer, clock: HandClock) -> None:

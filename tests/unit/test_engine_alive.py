@@ -6,6 +6,7 @@ import time
 import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
+from duecourse.domain.history import Run
 from duecourse.domain.lease import STEP_MS, STEPS
 from duecourse.domain.task import Status
 from duecourse.engine.alive import KeptAlive
@@ -43,7 +44,10 @@ def test_what_is_given_up_is_due_again_at_once_with_the_reason(store: MemoryStor
     with alive.while_running(task):
         assert alive.give_up("stopped") == 1
     again = standing(store, "a")
-    assert (again.status, again.due_at, again.attempt, again.error) == (Status.SCHEDULED, clock.at, 2, "stopped")
+    assert (again.status, again.due_at, again.attempt) == (Status.SCHEDULED, clock.at, 1)
+    last = again.log[-1]
+    assert isinstance(last, Run)
+    assert (last.outcome, last.detail) == ("release", "stopped")
 
 
 def test_a_store_that_is_away_is_logged_and_ends_nothing(clock: HandClock, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ from duecourse.domain.outcomes import Again, Done, Drop, Outcome, Retry, Settlem
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.drain import Drained
 from duecourse.engine.firing import Firer
-from duecourse.errors import InvocationRejected, StoreMisused, StoreUnavailable
+from duecourse.errors import InvocationRejected, StoreMisused, StoreUnavailable, WrongShards
 from duecourse.ports.leases import Claim, Settled
 from duecourse.ports.tasks import Move
 from tests.support.clock import START, HandClock
@@ -464,9 +464,9 @@ def test_a_shard_of_another_count_whose_tasks_run_stops_no_other(store: Tide) ->
     fill(store, *(f"t-{n}" for n in range(9)), queue="b")
     with engine(store, works, size=2) as run, draining(run, shards=[Shard("a"), Shard("b")]) as drain:
         until(lambda: len(works.begun) == 2)
-        store.dead, store.why = Shard("a"), StoreMisused
+        store.dead, store.why = Shard("a"), WrongShards
         works.gate.set()
-        with pytest.raises(StoreMisused):
+        with pytest.raises(WrongShards):
             drain.result()
     assert store.stats(Shard("b")).done == 9
 

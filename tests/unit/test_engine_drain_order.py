@@ -12,7 +12,7 @@ import pytest
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Done, Outcome, Retry, Settlement
 from duecourse.domain.task import RetryPolicy, Shard, Task
-from duecourse.errors import StoreMisused, StoreUnavailable
+from duecourse.errors import StoreUnavailable, WrongShards
 from duecourse.ports.leases import Claim, Lease, Settled
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, ample, engine
@@ -87,9 +87,9 @@ def test_the_next_tasks_are_claimed_while_the_ends_of_the_last_are_written(clock
 def test_what_goes_wrong_beside_a_claim_is_raised(clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore(clock)
     store.add([new(f"t-{n}") for n in range(3)])
-    settle = Mock(side_effect=StoreMisused)
+    settle = Mock(side_effect=WrongShards)
     monkeypatch.setattr(store, "settle", settle)
-    with engine(store, lambda _task: None, size=1) as run, pytest.raises(StoreMisused):
+    with engine(store, lambda _task: None, size=1) as run, pytest.raises(WrongShards):
         run.drainer.drain([SHARD], ample)
     settle.assert_called_once()
 

@@ -9,9 +9,9 @@ import pytest
 from duecourse.domain.outcomes import Done, Ending, Settlement
 from duecourse.domain.task import Task
 from duecourse.domain.values import replaced
-from duecourse.engine.pieces import Pieces
+from duecourse.engine.pieces import LOOK_AGAIN_S, Pieces
 from duecourse.engine.run import Runner, release
-from duecourse.engine.threads import Threads
+from duecourse.engine.threads import Threads, Work
 from tests.support.clock import HandClock
 from tests.support.engine import Lambda, targets_of
 from tests.support.kinds import leased
@@ -80,3 +80,47 @@ def test_a_fault_of_the_engine_costs_neither_the_thread_nor_the_slot(caplog: pyt
     assert ends["broken"] == []
     assert [end.id for end in ends["whole"]] == ["whole"]
     assert (pieces.in_flight, "a fault of duecourse" in caplog.text) == (0, True)
+
+
+class Late(Threads):
+    """Threads that begin what they are handed only when told to."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.handed: list[Work] = []
+
+    def do(self, work: Work) -> None:
+        self.handed.append(work)
+
+    def begin_all(self) -> None:
+        handed, self.handed = self.handed, []
+        for work in handed:
+            super().do(work)
+
+
+def test_slow_tasks_bound_a_worker_for_a_moment_only_while_threads_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, gate = Late(4), threading.Event()
+    begun: list[str] = []
+
+    def work(task: Task) -> None:
+        begun.append(task.id)
+        assert gate.wait(30)
+
+    runner = Runner(lambda _kind: work, None, HandClock().now, random.Random(1))
+    pieces = Pieces(runner, targets_of({}, Lambda()), threads)
+    monkeypatch.setattr("duecourse.engine.pieces.GROW_S", 0.2)
+    try:
+        pieces.begin(SHARD, [leased("work", {}, id=id, token=id) for id in ("a", "b")], {}, 2)
+        threads.begin_all()
+        until(lambda: len(begun) == 2)
+        time.sleep(LOOK_AGAIN_S)
+        pieces.begin(SHARD, [leased("work", {}, id="c", token="c")], {}, 1)
+        assert pieces.gather(0.0) == [], "it was claimed just now"
+        given_back = until(lambda: pieces.gather(0.0))
+        assert [piece.tasks[0].id for piece, _ in given_back] == ["c"]
+        assert pieces.free == 0, "no more is claimed than has a thread"
+        until(lambda: pieces.gather(0.0) == [] and pieces.free > 0)
+    finally:
+        gate.set()
+        threads.begin_all()
+        threads.close()

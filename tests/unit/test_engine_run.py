@@ -14,7 +14,7 @@ from duecourse.domain.history import DETAIL_LENGTH
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Retry, Settlement
 from duecourse.domain.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, RetryPolicy, Task
 from duecourse.engine.run import Kind, Runner, put_off
-from duecourse.errors import CallFailed, Crowded, SecretUnavailable
+from duecourse.errors import CallFailed, Crowded, DuecourseError, SecretUnavailable, StoreMisused, StoreUnavailable
 from duecourse.ports.results import Results
 from tests.support.clock import START
 from tests.support.engine import Kept, Table
@@ -242,3 +242,14 @@ def test_a_result_under_a_lost_lease_changes_nothing_and_its_settle_is_left_to_b
     run(lambda _task: Done("newer"), table, token="0000000000090011223344556677")
     assert run(lambda _task: Done("older"), table).ending is Ending.DONE
     assert table.results["t-1"].value == '"newer"'
+
+
+@pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])
+def test_a_task_whose_seal_cannot_be_looked_up_waits_and_its_thread_goes_on(why: type[DuecourseError]) -> None:
+    def opened(_task: Task) -> Task:
+        raise why("no permission")
+
+    runner = Runner({}.get, None, lambda: START, random.Random(7), opened)
+    end = runner.run(leased("work", {}))
+    assert (end.ending, end.detail) == (Ending.RELEASE, "no permission")
+    assert end.delay_ms > 0

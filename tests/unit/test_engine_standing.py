@@ -2,8 +2,11 @@
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -11,10 +14,11 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Done, Settlement
 from duecourse.domain.task import Shard, Status, Task
+from duecourse.engine.flow import Flow
 from duecourse.engine.run import Kind, Runner
 from duecourse.engine.standing import StandingDrain
 from duecourse.engine.threads import Threads
-from duecourse.errors import StoreUnavailable
+from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable, WrongShards
 from duecourse.ports.leases import Settled
 from tests.support.clock import HandClock
 from tests.support.engine import fire_nothing, targets_of
@@ -152,3 +156,159 @@ def test_what_finished_while_the_store_was_away_is_settled_and_what_waited_is_cl
             ring(drain, Shard("other"))
         until(status(store, "slow"))
         until(lambda: (task := store.get("other", "next")) and task.status == Status.DONE)
+
+
+class Rejecting(MemoryStore):
+    """A store that raises `error` at the verbs in `rejects`; `rejected` counts that, by verb."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.rejects: set[str] = set()
+        self.poison = ""
+        self.error: DuecourseError = StoreMisused("no permission to run evalsha")
+        self.rejected: Counter[str] = Counter()
+
+    def _answer(self, verb: str) -> None:
+        if verb in self.rejects:
+            self.rejected[verb] += 1
+            raise self.error
+
+    def ping(self) -> None:
+        self._answer("ping")
+
+    def claim(self, *given: object, **named: object):  # type: ignore[no-untyped-def,override]
+        self._answer("claim")
+        return super().claim(*given, **named)  # type: ignore[arg-type]
+
+    def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
+        self._answer("settle")
+        if any(one.id == self.poison for one in settlements):
+            raise StoreMisused("a script that cannot read one record")
+        return super().settle(shard, settlements)
+
+
+@pytest.fixture
+def rejecting(clock: HandClock) -> Rejecting:
+    return Rejecting(clock)
+
+
+@pytest.mark.parametrize("rejects", [{"claim"}, {"claim", "ping"}])
+def test_a_shard_whose_claim_was_rejected_is_tried_again_without_a_ring(
+    rejecting: Rejecting, rejects: set[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = rejecting
+    with serving(store, lambda _task: Done()) as drain:
+        store.add([new("a")])
+        store.rejects = rejects
+        ring(drain)
+        until(lambda: store.rejected["claim"] >= 3)
+        assert drain.left_out == 1
+        store.rejects = set()
+        until(status(store, "a"))
+        until(lambda: drain.left_out == 0)
+    assert [record.levelname for record in caplog.records] == ["WARNING"], "a line a minute"
+
+
+def test_the_pauses_between_two_tries_grow(rejecting: Rejecting, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, pauses = rejecting, list[float]()
+
+    def lose(self: Flow, shard: Shard, *rest: object) -> bool:
+        lost = lost_before(self, shard, *rest)  # type: ignore[arg-type]
+        left_out = self._left_out[shard]
+        pauses.append(left_out.until - time.monotonic())
+        self._left_out[shard] = left_out._replace(until=0.0)
+        self._retry_at = 0.0
+        return lost
+
+    lost_before = Flow._lose
+    monkeypatch.setattr(Flow, "_lose", lose)
+    with serving(store, lambda _task: Done()) as drain:
+        store.add([new("a")])
+        store.rejects = {"claim"}
+        ring(drain)
+        until(lambda: len(pauses) >= 9)
+        store.rejects = set()
+        until(status(store, "a"))
+    assert pauses[0] <= 1, "from 0.1 s"
+    assert pauses[7] > 4, "to 5 s"
+
+
+def test_an_outcome_that_was_rejected_is_settled_once_the_store_takes_it(rejecting: Rejecting) -> None:
+    store, gate = rejecting, Gate()
+    once = replace(new("slow").retry, max_attempts=1)
+    with serving(store, gate) as drain:
+        store.add([new("slow", retry=once)])
+        ring(drain)
+        assert gate.begun.wait(30)
+        store.rejects = {"settle"}
+        gate.opened.set()
+        until(lambda: store.rejected["settle"] >= 2)
+        assert standing(store, "slow").status == Status.LEASED
+        store.rejects = set()
+        until(status(store, "slow"))
+
+
+def test_no_more_is_claimed_from_a_shard_that_rejects_the_ends_of_its_tasks(rejecting: Rejecting) -> None:
+    store = rejecting
+    with serving(store, lambda _task: Done()) as drain:
+        store.add([new("a")])
+        store.rejects = {"settle"}
+        ring(drain)
+        until(lambda: store.rejected["settle"] >= 1)
+        store.add([new("b")])
+        ring(drain)
+        tries = store.rejected["settle"]
+        until(lambda: store.rejected["settle"] > tries)
+        assert standing(store, "b").status == Status.SCHEDULED
+        store.rejects = set()
+        until(status(store, "a", "b"))
+
+
+def test_an_end_that_is_rejected_holds_up_no_other_of_its_shard(rejecting: Rejecting) -> None:
+    store, met = rejecting, threading.Barrier(4)
+    store.poison = "t1"
+
+    def kind(_task: Task) -> Done:
+        met.wait(30)
+        return Done()
+
+    with serving(store, kind, size=4) as drain:
+        store.add([new(f"t{n}") for n in range(4)])
+        ring(drain)
+        until(status(store, "t0", "t2", "t3"))
+        assert standing(store, "t1").status == Status.LEASED
+        store.poison = ""
+        until(status(store, "t1"))
+
+
+def test_a_queue_of_another_number_of_shards_is_looked_at_again_by_a_tick_alone(rejecting: Rejecting) -> None:
+    store, error = rejecting, WrongShards("default has 4 shards")
+    with serving(store, lambda _task: Done()) as drain:
+        store.add([new("a"), new("b", queue="other")])
+        store.rejects, store.error = {"claim"}, error
+        ring(drain)
+        until(lambda: store.rejected["claim"] == 1)
+        until(lambda: drain.left_out == 1)
+        store.rejects = set()
+        ring(drain)
+        ring(drain, Shard("other"))
+        until(lambda: (task := store.get("other", "b")) and task.status == Status.DONE)
+        assert standing(store, "a").status == Status.SCHEDULED
+        drain.drain_what_answers([SHARD], None)
+        until(status(store, "a"))
+
+
+def test_a_stop_waits_for_the_store_to_take_what_has_finished(rejecting: Rejecting) -> None:
+    store, gate = rejecting, Gate()
+    with serving(store, gate) as drain:
+        store.add([new("slow")])
+        ring(drain)
+        assert gate.begun.wait(30)
+        store.rejects = {"settle"}
+        gate.opened.set()
+        until(lambda: store.rejected["settle"] >= 1)
+        drain.stop()
+        tries = store.rejected["settle"]
+        until(lambda: store.rejected["settle"] > tries + 1)
+        store.rejects = set()
+    assert standing(store, "slow").status == Status.DONE

@@ -12,8 +12,8 @@ from duecourse.domain.history import Run
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import MAX_PAYLOAD_BYTES, MAX_STATE_BYTES, RetryPolicy, Status, Task
 from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.targets import MAX_BYTES
-from duecourse.errors import InvocationRejected, PublishRejected, StoreUnavailable
+from duecourse.engine.targets import MAX_BYTES, Targets
+from duecourse.errors import DuecourseError, InvocationRejected, PublishRejected, StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Delivery, Settled
 from duecourse.ports.publisher import Message
 from duecourse.wire.events.invocation import message_body, tasks_event
@@ -214,3 +214,13 @@ def test_a_drain_goes_on_behind_a_backlog_that_a_function_has_no_room_for(clock:
         drained = made.drainer.drain([SHARD], ample)
     assert (drained.done, drained.claimed) == (1, 101)
     assert standing(store, "other").status is Status.DONE
+
+
+@pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])
+def test_a_task_whose_seal_cannot_be_looked_up_is_handed_over_later(why: type[DuecourseError]) -> None:
+    def prepare(_task: Task) -> Task:
+        raise why("no permission")
+
+    targets = Targets({"work": "lambda:Work"}, Lambda().send, {}, prepare, outstanding=9, delivery_lease_ms=9_000)
+    [end] = targets.hand_over("lambda:Work", [leased("work", {})])
+    assert (end.ending, "no permission" in end.detail) == (Ending.RELEASE, True)

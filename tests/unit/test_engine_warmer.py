@@ -5,7 +5,7 @@ import pytest
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.task import Shard
 from duecourse.engine.warmer import Noting, Warmer
-from duecourse.errors import InvocationRejected, StoreUnavailable
+from duecourse.errors import DuecourseError, InvocationRejected, StoreMisused, StoreUnavailable
 from duecourse.ports.warmth import Warmth
 from tests.support.clock import HandClock
 from tests.support.engine import Lambda
@@ -17,13 +17,16 @@ NO_TASKS = {"source": "duecourse", "version": "1", "tasks": []}
 
 
 class Away:
-    """A Warmth whose shards are away."""
+    """A Warmth whose shards are away, or reject what they are asked."""
+
+    def __init__(self, why: type[DuecourseError] = StoreUnavailable) -> None:
+        self.why = why
 
     def coming(self, *_: object) -> list[str]:
-        raise StoreUnavailable
+        raise self.why
 
     def idle(self, *_: object) -> list[str]:
-        raise StoreUnavailable
+        raise self.why
 
 
 @pytest.fixture
@@ -80,8 +83,11 @@ def test_without_functions_nothing_is_looked_at() -> None:
     assert Warmer(Away(), Lambda(), {"mail": "sqs:mails"}, within_ms=1, idle_ms=IDLE_MS).warm([SHARD]) == []
 
 
-def test_a_hand_over_goes_on_where_it_cannot_be_noted(service: Lambda, caplog: pytest.LogCaptureFixture) -> None:
-    Noting(service.send, Away(), IDLE_MS).send("Bill", NO_TASKS)
+@pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])
+def test_a_hand_over_goes_on_where_it_cannot_be_noted(
+    service: Lambda, caplog: pytest.LogCaptureFixture, why: type[DuecourseError]
+) -> None:
+    Noting(service.send, Away(why), IDLE_MS).send("Bill", NO_TASKS)
     assert service.sent == [("Bill", NO_TASKS)]
     assert "use of function Bill could not be recorded" in caplog.text
 

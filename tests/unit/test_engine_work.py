@@ -14,8 +14,8 @@ from duecourse.domain.shards import Sharding
 from duecourse.domain.task import RetryPolicy, Shard, Status, Task
 from duecourse.engine.run import Kind
 from duecourse.engine.run_times import MOST_KINDS, RunTimes
-from duecourse.engine.work import Worker
-from duecourse.errors import StoreUnavailable
+from duecourse.engine.work import LEAST_MS, Worker
+from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Begun, Delivery, Lease, Settled
 from duecourse.wire.events.invocation import decode_tasks, tasks_event
 from tests.support.clock import START, HandClock
@@ -25,16 +25,18 @@ from tests.support.wait import until
 
 
 class Lapse(MemoryStore):
-    """A store that does not take the first settlements."""
+    """A store that does not take the first settlements, for which it raises `why`."""
 
-    def __init__(self, clock: HandClock, misses: int) -> None:
+    def __init__(self, clock: HandClock, misses: int, why: type[DuecourseError] = StoreUnavailable) -> None:
         super().__init__(clock)
         self.misses = misses
+        self.why = why
+        self.poison = ""
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         self.misses -= 1
-        if self.misses >= 0:
-            raise StoreUnavailable
+        if self.misses >= 0 or any(one.id == self.poison for one in settlements):
+            raise self.why
         return super().settle(shard, settlements)
 
 
@@ -49,13 +51,14 @@ class Counting(MemoryStore):
         self.begun: list[int] = []
         self.extended: list[tuple[int, int]] = []
         self.away, self.refused = False, 0
+        self.why: type[DuecourseError] = StoreUnavailable
 
     def begin(
         self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes], each: int = 0
     ) -> list[Begun]:
         if self.away:
             self.refused += 1
-            raise StoreUnavailable
+            raise self.why
         self.begun.append(len(deliveries))
         return super().begin(shard, deliveries, lease_ms, nonces, each)
 
@@ -351,8 +354,12 @@ def test_a_store_that_is_away_before_anything_began_fails_the_invocation(clock: 
         work(store, lambda _task: None, tasks)
 
 
-def test_a_store_that_is_away_while_others_run_is_asked_again(clock: HandClock) -> None:
+@pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])
+def test_a_store_that_begins_nothing_while_others_run_is_asked_again(
+    clock: HandClock, why: type[DuecourseError]
+) -> None:
     store = Counting(clock)
+    store.why = why
 
     def kind(task: Task) -> None:
         if task.id == "a":
@@ -421,16 +428,50 @@ def test_tasks_are_settled_in_their_own_shards_as_their_groups_and_ids_tell(cloc
     assert work(store, lambda _task: None, sent)["done"] == 4
 
 
-def test_a_settlement_that_is_not_taken_is_tried_again_with_the_next(clock: HandClock) -> None:
-    store = Lapse(clock, misses=1)
+@pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])
+@pytest.mark.parametrize("misses", [1, 4])
+def test_a_settlement_that_is_not_taken_is_tried_again_while_there_is_time(
+    clock: HandClock, why: type[DuecourseError], misses: int
+) -> None:
+    store = Lapse(clock, misses, why)
     assert work(store, lambda _task: None, leased(store, "a", "b"))["done"] == 2
+
+
+def test_a_settlement_that_is_rejected_holds_up_no_other(clock: HandClock) -> None:
+    store = Lapse(clock, 0, StoreMisused)
+    store.poison = "a"
+    with pytest.raises(StoreMisused):
+        work(store, lambda _task: None, leased(store, "a", "b"), remaining_ms=LEAST_MS + 50)
+    assert standing(store, "b").status is Status.DONE
+
+
+def test_a_handler_in_a_function_learns_that_its_task_was_cancelled_by_force(store: MemoryStore) -> None:
+    def kind(task: Task) -> Outcome:
+        assert not task.lost
+        store.cancel("default", ["a"], force=True)
+        return Done() if task.lost.wait(30) else Drop("it was not told")
+
+    assert work(store, kind, handed(store, "a"), step_ms=30)["stale"] == 1
+    assert standing(store, "a").status is Status.CANCELLED
+
+
+def test_a_keep_alive_that_is_rejected_drops_no_outcome(clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, rejected = MemoryStore(clock), threading.Event()
+    tasks = handed(store, "a")
+
+    def reject(*_: object, **__: object) -> list[int]:
+        rejected.set()
+        raise StoreMisused
+
+    monkeypatch.setattr(store, "extend", reject)
+    assert work(store, lambda _task: None if rejected.wait(30) else Drop("too early"), tasks, step_ms=30)["done"] == 1
 
 
 def test_a_store_that_stays_away_is_told_when_all_have_run(clock: HandClock) -> None:
     store = Lapse(clock, misses=99)
     ran: list[str] = []
     with pytest.raises(StoreUnavailable):
-        work(store, lambda task: ran.append(task.id), leased(store, "a", "b"))
+        work(store, lambda task: ran.append(task.id), leased(store, "a", "b"), remaining_ms=LEAST_MS + 50)
     assert sorted(ran) == ["a", "b"]
     assert standing(store, "a").status is Status.LEASED
 

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from duecourse.domain.history import Action, Change, Run, Trigger
+from duecourse.domain.lost import Lost
 from duecourse.domain.outcomes import Again, Done, Drop, Retry
 from duecourse.domain.task import DueTask, RetryPolicy, Status, Task
 
@@ -72,6 +73,7 @@ __all__ = [
     "Listed",
     "ListedDead",
     "ListedSchedules",
+    "Lost",
     "Made",
     "Many",
     "Missed",

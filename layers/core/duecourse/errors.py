@@ -285,6 +285,10 @@ class StoreMisused(DuecourseError):
     """The store's configuration does not allow this operation."""
 
 
+class WrongShards(StoreMisused):
+    """The queue has another number of shards than the settings say."""
+
+
 class LedgerTooOld(Conflict):
     """The records of this queue are of an earlier version, which knows no schedules: run `duecourse upgrade` first."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial, update_wrapper
+from time import monotonic
 from typing import Any, TypeAlias, overload
 
 from duecourse.domain.lease import lease_within
@@ -16,7 +17,7 @@ from duecourse.domain.times import parse_duration
 from duecourse.domain.values import replaced
 from duecourse.engine.receive import receive
 from duecourse.engine.run import Kind
-from duecourse.errors import InvalidHandler, LeaseLost, StoreUnavailable
+from duecourse.errors import InvalidHandler, LeaseLost, StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Lease
 from duecourse.ports.store import Store
 from duecourse.process import PROCESS, Handler
@@ -117,7 +118,7 @@ def _serve(run: RunOne, parallel: int | None, app: App, event: Json, context: An
         return _receive(app, kind, parallel, batch, left_ms)
     tasks = decode_tasks(event)
     if not tasks:
-        with suppress(StoreUnavailable):  # it warms the function some seconds before an event with tasks
+        with suppress(StoreUnavailable, StoreMisused):  # it warms the function some seconds before an event with tasks
             app.store.warmth().get_ready()
     invocation = str(getattr(context, "aws_request_id", ""))
     return dict(app.worker(kind, left_ms, parallel, invocation).work(tasks))
@@ -150,6 +151,7 @@ def save(task: Task, state: Json) -> None:
     """
     store = _store()
     if not store.save(store.shard_of(task.queue, task.id, task.group), Lease.of(task), dump_state(state)):
+        task.lost.set()
         raise LeaseLost
 
 
@@ -162,9 +164,11 @@ def extend(task: Task, time: Span) -> None:
     store, lease_ms = _store(), parse_duration(time)
     if task.left_ms is not None:
         lease_ms = lease_within(lease_ms, task.left_ms())
-    shard = store.shard_of(task.queue, task.id, task.group)
+    shard, began = store.shard_of(task.queue, task.id, task.group), monotonic()
     if not all(store.extend(shard, [Lease.of(task)], lease_ms, at_least=True)):
+        task.lost.set()
         raise LeaseLost
+    task.lost.keep(began + lease_ms / 1_000)
 
 
 def _store() -> Store:

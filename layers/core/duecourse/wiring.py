@@ -29,7 +29,7 @@ from duecourse.engine.notifications import with_content
 from duecourse.engine.queries import Queries, QueryLimits
 from duecourse.engine.queues import Queues
 from duecourse.engine.reminders import Reminders
-from duecourse.engine.run import Kind, Runner
+from duecourse.engine.run import Elsewhere, Kind, Runner
 from duecourse.engine.run_times import RunTimes
 from duecourse.engine.schedules import Schedules
 from duecourse.engine.sweep import Drains, Retention, Sweeper
@@ -119,12 +119,17 @@ class App(Outside):
         """Usual times of runs in this process."""
         return RunTimes()
 
-    def runner(self, kind_of: Callable[[str], Kind | None], opened: Callable[[Task], Task] | None = None) -> Runner:
+    def runner(
+        self,
+        kind_of: Callable[[str], Kind | None],
+        opened: Callable[[Task], Task] | None = None,
+        elsewhere: Elsewhere | None = None,
+    ) -> Runner:
         """Runner for the kinds that `kind_of` knows; the ledger is opened only if a result needs its time.
 
-        `opened` opens the seals of tasks that come straight from the ledger.
+        `opened` opens the seals of tasks that come straight from the ledger. `elsewhere` runs tasks in other processes.
         """
-        return Runner(kind_of, self.results, self.now, self.rng, opened)
+        return Runner(kind_of, self.results, self.now, self.rng, opened, elsewhere)
 
     @lazy
     def targets(self) -> Targets:

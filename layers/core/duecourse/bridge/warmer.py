@@ -9,7 +9,7 @@ from typing import Protocol
 from duecourse.bridge.clock import Clock
 from duecourse.bridge.pool import daemon
 from duecourse.bridge.rings import Warming
-from duecourse.errors import InvocationRejected, StoreUnavailable
+from duecourse.errors import InvocationRejected, StoreMisused, StoreUnavailable
 
 log = logging.getLogger("duecourse.bridge")
 
@@ -71,7 +71,7 @@ class Warmer:
         self.sent += 1
         try:
             self._warming.warm(bells)
-        except (InvocationRejected, StoreUnavailable) as error:
+        except (InvocationRejected, StoreMisused, StoreUnavailable) as error:
             log.warning("functions are not warmed before their bells: %s", error)
 
     def _forget(self, now: float) -> None:

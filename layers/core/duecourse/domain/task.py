@@ -10,6 +10,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias
 
 from duecourse.domain.history import Entry, Run, Trigger
+from duecourse.domain.lost import Lost
 from duecourse.domain.times import DAY_MS, MAX_INSTANT, to_datetime
 from duecourse.domain.values import brief, value
 from duecourse.errors import TaskDamaged
@@ -219,6 +220,7 @@ class Task(Generic[Payload]):
     random. `trigger` is that of its claim.
     `target` is whom a leased task was handed to, until that one begins it; from then on `delivery` is that token.
     `left_ms` answers the milliseconds left to the function that works the task, None where nothing counts them.
+    `signal` is set once its lease is lost, None where nothing looks after the lease.
     `model` is the payload as its kind's type (`Kind`), None where that has none.
     `log` is what it remembers of itself, oldest first, after as many entries as `forgotten` says.
     """
@@ -251,6 +253,7 @@ class Task(Generic[Payload]):
     delivery: str = ""
     left_ms: Callable[[], float] | None = None
     model: Payload | None = None
+    signal: Lost | None = None
 
     def __repr__(self) -> str:
         return brief(self, "id", "kind", "queue", "status", "due_at", "attempt", "error")
@@ -269,6 +272,14 @@ class Task(Generic[Payload]):
     def remaining(self) -> float:
         """Seconds left until the function that works this task is ended; infinite where nothing ends it."""
         return inf if self.left_ms is None else max(0, self.left_ms()) / 1_000
+
+    @property
+    def lost(self) -> Lost:
+        """Signal that the lease of this run is gone: poll it (`if task.lost`), `task.lost.wait(5)`, `await task.lost`.
+
+        The outcome of such a run counts no more.
+        """
+        return Lost() if self.signal is None else self.signal
 
     @property
     def payload(self) -> Payload:

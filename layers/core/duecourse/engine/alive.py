@@ -2,14 +2,14 @@
 
 import logging
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from duecourse.domain.batches import grouped
-from duecourse.domain.history import cut_detail
 from duecourse.domain.lease import STEP_MS, STEPS
-from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Shard, Task
+from duecourse.engine.interrupted import interrupted
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Lease, LeaseStore
 
@@ -54,24 +54,18 @@ class KeptAlive:
         return self._extend(list(self._running.values()))
 
     def _extend(self, running: Sequence[Task]) -> bool:
-        answered = True
-        for shard, tasks in self._by_shard(running):
-            leases = list(map(Lease.of, tasks))
-            try:
-                self._store.extend(shard, leases, self._step_ms, at_least=True)
-            except (StoreUnavailable, StoreMisused) as error:
-                answered = False
-                log.warning("%d leases in shard %s were not extended and will be: %s", len(tasks), shard, error)
-        return answered
+        shards = self._by_shard([task for task in running if not task.lost])
+        answered = [extend(self._store, shard, tasks, self._step_ms) for shard, tasks in shards]
+        return all(answered)
 
     def give_up(self, why: str) -> int:
-        """End the attempt of each task that runs still, for this reason: it is due again at once. Answers how many.
+        """End the run of each task that runs still, for this reason: it is due again at once. Answers how many.
 
         A worker that ends calls it last: the process is to end before another worker has claimed them.
         """
         count = 0
         for shard, tasks in self._by_shard(list(self._running.values())):
-            ends = [Settlement.of(task, Ending.RETRY, delay_ms=0, detail=cut_detail(why)) for task in tasks]
+            ends = [interrupted(task, why) for task in tasks]
             try:
                 count += len(self._store.settle(shard, ends))
             except (StoreUnavailable, StoreMisused) as error:
@@ -80,3 +74,26 @@ class KeptAlive:
 
     def _by_shard(self, tasks: Sequence[Task]) -> Iterable[tuple[Shard, list[Task]]]:
         return grouped(tasks, lambda task: self._store.shard_of(task.queue, task.id, task.group)).items()
+
+
+def extend(store: LeaseStore, shard: Shard, tasks: Sequence[Task], lease_ms: int) -> bool:
+    """Extend the leases of tasks of one shard; `task.lost` of those that have lost theirs is set.
+
+    What the store does not take is logged, and tried again with the next step. A lease that has lapsed meanwhile is
+    lost too, for another worker may have it. Returns False where the shard did not answer.
+    """
+    began = time.monotonic()
+    try:
+        ends = store.extend(shard, list(map(Lease.of, tasks)), lease_ms, at_least=True)
+    except (StoreUnavailable, StoreMisused) as error:
+        log.warning("%d leases in shard %s were not extended and will be tried again: %s", len(tasks), shard, error)
+        for task in tasks:
+            task.lost.lapse(time.monotonic())
+        return False
+    for task, end in zip(tasks, ends, strict=True):
+        if end:
+            task.lost.keep(began + lease_ms / 1_000)
+        else:
+            log.warning("task %s has lost its lease while it ran", task.id)
+            task.lost.set()
+    return True

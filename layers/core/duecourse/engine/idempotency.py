@@ -4,7 +4,7 @@ import logging
 import secrets
 from collections.abc import Callable
 
-from duecourse.errors import InvalidInput, KeyInUse, KeyReused, QuotaExceeded, StoreUnavailable
+from duecourse.errors import InvalidInput, KeyInUse, KeyReused, QuotaExceeded, StoreMisused, StoreUnavailable
 from duecourse.ports.idempotency import IdempotencyStore, KeyedRequest, RequestState
 
 log = logging.getLogger("duecourse.requests")
@@ -61,5 +61,8 @@ class Idempotency:
         try:
             if not end():
                 log.warning("a request outlived its time limit, and another request has taken its Idempotency-Key")
-        except StoreUnavailable:  # the request is done and answered all the same; its key is free when its time is over
+        except (
+            StoreUnavailable,
+            StoreMisused,
+        ):  # the request is done and answered all the same; its key is free when its time is over
             log.warning("the answer to a request with an Idempotency-Key could not be stored", exc_info=True)

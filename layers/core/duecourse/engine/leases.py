@@ -10,7 +10,7 @@ from duecourse.domain.seals import without
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.engine.run import Runner, credential_words
 from duecourse.engine.tasks import stored
-from duecourse.errors import LeaseLost, SealBroken, StoreUnavailable, TaskDamaged
+from duecourse.errors import LeaseLost, SealBroken, StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.ports.leases import Lease, LeaseStore, Settled
 
 UNCLEARED = "its error is not kept: the seal of its credentials, which may be in it, cannot be opened"
@@ -80,7 +80,7 @@ class Leases:
             return detail
         try:
             return without(detail, credential_words(self._opened(task), task))
-        except (SealBroken, StoreUnavailable, TaskDamaged):
+        except (SealBroken, StoreUnavailable, StoreMisused, TaskDamaged):
             return UNCLEARED
 
     def _task(self, queue: str, lease: Lease) -> Task:

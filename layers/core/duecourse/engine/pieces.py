@@ -19,6 +19,9 @@ log = logging.getLogger("duecourse.drain")
 LOOK_AGAIN_S = 0.1
 """Time after which a drain that waits for slow tasks looks for due ones, and gives back those behind the slow."""
 
+GROW_S = 1.0
+"""Time after which a drain that gave tasks back tries whether there are threads for twice as many by now."""
+
 SHORT, QUICK = 2, 8
 """Number of slots of a thread while tasks are short, and while more of them finish at once than there are threads."""
 
@@ -56,6 +59,7 @@ class Pieces:
         self._unstarted: deque[Piece] = deque()
         self._outbox: SimpleQueue[tuple[Piece, list[Settlement]] | None] = SimpleQueue()
         self._moved_at = time.monotonic()
+        self._grow_at = 0.0
         self._begun: dict[str, tuple[float, Piece]] = {}
         """Pieces that were claimed ahead and run by now, by their tokens: since when, while that is not noted."""
         self.in_flight = 0
@@ -182,7 +186,14 @@ class Pieces:
 
         Where nothing of ours runs, the slots are another drain's, which frees them: ours wait.
         """
-        waiting = len(self._unstarted)
-        running = self.in_flight - waiting
-        self._slots = running if waiting and running else min(self._slots, self._threads.size)
+        now, waiting = time.monotonic(), list(self._unstarted)
+        running = self.in_flight - len(waiting)
+        if waiting and running and now - waiting[0].since < LOOK_AGAIN_S:
+            return []  # they have just been claimed: threads of a busy machine begin late
+        if waiting and running:
+            self._slots, self._grow_at = running, now + GROW_S
+        elif now >= self._grow_at:
+            self._slots, self._grow_at = min(2 * self._slots, self._threads.size), now + GROW_S
+        else:
+            self._slots = min(self._slots, self._threads.size)
         return self.take_back() if running else []

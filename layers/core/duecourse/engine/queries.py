@@ -19,7 +19,7 @@ from duecourse.engine.polls import check_interval
 from duecourse.engine.reach import Reach, check_place, sent_with
 from duecourse.engine.seals import Seals
 from duecourse.engine.tasks import require_room
-from duecourse.errors import QueryNotFound, StoreUnavailable, TaskDamaged
+from duecourse.errors import QueryNotFound, StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.ports.queues import FORGET_MS
 from duecourse.ports.results import PATIENCE_MS, Result, Results
 from duecourse.ports.store import Store
@@ -160,7 +160,7 @@ class Queries:
         entry = self._store.in_flight().admit(asked.tenant, asked.id, bound, lease_ms) if bound and left_ms > 0 else ""
         was_called = left_ms > 0 and bool(entry or not bound) and self._take(asked, lease_ms, left_ms)
         if entry:
-            with suppress(StoreUnavailable):  # it ends by itself
+            with suppress(StoreUnavailable, StoreMisused):  # it ends by itself
                 self._store.in_flight().dismiss(asked.tenant, entry)
         if not was_called:
             self._store.move(asked.queue, [Move(asked.id, by=self._by)], asked.tenant, group=asked.group)

@@ -18,6 +18,7 @@ from duecourse.domain.seals import hidden_in, secret_words, without
 from duecourse.domain.task import KEPT_AT, MAX_RESULT_BYTES, Json, RetryPolicy, Task, dump_json, dump_state
 from duecourse.domain.times import parse_duration, parse_instant
 from duecourse.engine.error_place import place_of
+from duecourse.engine.interrupted import why_given_back
 from duecourse.engine.reach import CALLING
 from duecourse.engine.task_log import about
 from duecourse.errors import (
@@ -26,6 +27,7 @@ from duecourse.errors import (
     ResultsUnavailable,
     SealBroken,
     SecretUnavailable,
+    StoreMisused,
     StoreUnavailable,
     TaskDamaged,
 )
@@ -35,6 +37,7 @@ log = logging.getLogger("duecourse.engine")
 
 Kind: TypeAlias = Callable[[Task], Outcome | None]
 """Handler of a task; None is Done."""
+Elsewhere: TypeAlias = Callable[[Task], Settlement | None]
 Words: TypeAlias = Callable[[], Sequence[str]]
 """Words of a task's credentials, looked for only where its run has an error."""
 
@@ -57,6 +60,7 @@ class Runner:
     """Runs tasks of the kinds that `kind_of` knows, and answers how each lease ends.
 
     `results` None keeps results in the ledger. `opened` opens the seal of a task; None where tasks come opened.
+    `elsewhere` runs a task in another process; it answers None for a task that is to run here.
     """
 
     def __init__(
@@ -66,21 +70,25 @@ class Runner:
         now: Callable[[], int],
         rng: random.Random,
         opened: Callable[[Task], Task] | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._kind_of = kind_of
         self._results = results
         self._now = now
         self._rng = rng
         self._opened = opened
+        self._elsewhere = elsewhere
 
     def run(self, task: Task) -> Settlement:
         """The end of the task's lease, whatever its handler did; what is logged meanwhile carries the task."""
         with about(task):
+            if self._elsewhere and (end := self._elsewhere(task)):
+                return end
             try:
                 opened = self._opened(task) if self._opened else task
             except (SealBroken, TaskDamaged) as error:
                 return self._drop(task, Drop(str(error)))
-            except StoreUnavailable as error:
+            except (StoreUnavailable, StoreMisused) as error:
                 return put_off(task, self._rng, str(error))
             words = cache(partial(credential_words, opened, task))
             end = self._run(opened, words)
@@ -112,7 +120,7 @@ class Runner:
 
     def later(self, task: Task, why: str) -> Settlement:
         """Gives back a task for a moment, which is no run of it: its tenant's others keep the process busy."""
-        return release(task)._replace(delay_ms=self._rng.randint(*CROWDED_MS), detail=cut_detail(why))
+        return release(task)._replace(delay_ms=self._rng.randint(*CROWDED_MS), detail=why_given_back(task, why))
 
     def settlement(self, task: Task, outcome: Outcome | None) -> Settlement:
         """End of the task's lease by this outcome; a result goes to the results table first."""
@@ -175,7 +183,7 @@ class Runner:
 
 def release(task: Task) -> Settlement:
     """Gives back a task that was not started."""
-    return Settlement.of(task, Ending.RELEASE)
+    return Settlement.of(task, Ending.RELEASE, detail=why_given_back(task))
 
 
 def put_off(task: Task, rng: random.Random, why: str) -> Settlement:
@@ -183,7 +191,7 @@ def put_off(task: Task, rng: random.Random, why: str) -> Settlement:
     last = task.log[-1] if task.log else None
     given_back = last.times if isinstance(last, Run) and last.outcome == Ending.RELEASE else 0
     times = max(task.run, given_back + 1)  # a delivery that is given back was no run
-    return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, times, rng), detail=cut_detail(why))
+    return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, times, rng), detail=why_given_back(task, why))
 
 
 def credential_words(opened: Task, kept: Task) -> list[str]:

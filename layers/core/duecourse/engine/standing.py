@@ -18,7 +18,8 @@ from duecourse.ports.leases import LeaseStore
 class StandingDrain:
     """One drain for all rings of a process, so that a slow task holds up no ring: `run` it on a thread of its own.
 
-    While the store is away it keeps what has finished, and settles it once the store is back.
+    While the store is away, or rejects commands, it keeps what has finished, and settles it once the store accepts it.
+    `run` returns only after that, even once stopped.
     """
 
     def __init__(
@@ -58,12 +59,13 @@ class StandingDrain:
     def run(self) -> None:
         """Work what rings, until stopped."""
         with ThreadPoolExecutor(1, "duecourse-settle") as beside:
-            while not self._stopped or self._flow.goes_on():
+            while not self._stopped or self._flow.goes_on() or self._flow.is_unsettled:
                 patience_s = self._flow.patience_s
                 self._flow.gather(patience_s)
                 rung = self._taken()
                 if rung or patience_s == AWAY_S:
                     self._flow.ring(rung)
+                self._flow.retry()
                 if self._stopped:
                     self._flow.close()
                 self._flow.settle_and_claim(self._lease_ms, beside)
@@ -72,6 +74,11 @@ class StandingDrain:
     def drained(self) -> Drained:
         """Figures so far."""
         return self._flow.drained()
+
+    @property
+    def left_out(self) -> int:
+        """Number of shards that are left out, and tried again now and then."""
+        return self._flow.left_out
 
     def _taken(self) -> dict[Shard, Trigger]:
         with self._ringing:

@@ -14,7 +14,7 @@ from duecourse.domain.task import Shard
 from duecourse.engine import survey
 from duecourse.engine.drain import DrainResult
 from duecourse.engine.survey import AT_A_TIME, SOON_MS, Survey, part_of
-from duecourse.errors import StoreUnavailable
+from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.idempotency import PRUNE
 from duecourse.ports.ledger import Away
 from duecourse.ports.upkeep import Swept, Upkeep
@@ -120,11 +120,11 @@ class Sweeper:
         """Note which parts are swept, for the next tick: what time did not suffice for is its first work."""
         parts = found.parts - {part_of(shard) for shard in set(upkeep.waiting).intersection(found.resting)}
         if parts:
-            with suppress(StoreUnavailable):  # where memory is short, the next tick sweeps them once more
+            with suppress(StoreUnavailable, StoreMisused):  # where memory is short, the next tick sweeps them once more
                 self._store.rounds().note(parts, found.now)
 
     def _warn(self) -> None:
-        with suppress(StoreUnavailable):  # a primary that is away is reported already
+        with suppress(StoreUnavailable, StoreMisused):  # a primary that is away is reported already
             for warning in self._store.warnings():
                 log.error("%s", warning)
 

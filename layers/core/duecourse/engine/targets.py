@@ -10,7 +10,14 @@ from duecourse.domain.batches import cut
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Task
 from duecourse.engine.run import put_off
-from duecourse.errors import ResultsUnavailable, SealBroken, SealUnavailable, StoreUnavailable, TaskDamaged
+from duecourse.errors import (
+    ResultsUnavailable,
+    SealBroken,
+    SealUnavailable,
+    StoreMisused,
+    StoreUnavailable,
+    TaskDamaged,
+)
 from duecourse.ports.invoker import Send
 from duecourse.ports.leases import Deliveries, Delivery
 from duecourse.ports.publisher import Message, Publisher
@@ -91,7 +98,7 @@ class Targets:
             except SealUnavailable as error:
                 log.warning("task %s waits because its seal cannot be opened: %s", task.id, error)
                 ends.append(put_off(task, self._rng, str(error)))
-            except (StoreUnavailable, ResultsUnavailable) as error:
+            except (StoreUnavailable, StoreMisused, ResultsUnavailable) as error:
                 log.warning("task %s waits because the task that it refers to cannot be read: %s", task.id, error)
                 ends.append(put_off(task, self._rng, f"the task that it refers to cannot be read: {error}"))
         return ends + [end for batch in _cut(ready) for end in self._hand_over(target, batch)]

@@ -93,5 +93,5 @@ class Noting:
         self._noted_at[function] = now
         try:
             self._warmth.idle([function], self._idle_ms)
-        except StoreUnavailable as error:
+        except (StoreUnavailable, StoreMisused) as error:
             log.warning("use of function %s could not be recorded: %s", function, error)

@@ -10,23 +10,30 @@ from queue import Empty, SimpleQueue
 
 from duecourse.domain.batches import grouped
 from duecourse.domain.lease import STEP_MS, STEPS, begin_nonce, lease_within
+from duecourse.domain.lost import Lost
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Shard, Task
 from duecourse.domain.values import replaced
-from duecourse.engine.alive import AGAIN_S
+from duecourse.engine.alive import AGAIN_S, extend
 from duecourse.engine.run import Runner, release
 from duecourse.engine.run_times import RunTimes
 from duecourse.engine.targets import MAX_TASKS
 from duecourse.engine.threads import Threads
-from duecourse.errors import StoreUnavailable
+from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Lease, LeaseStore, Settled
+from duecourse.ports.ledger import Away
 
 log = logging.getLogger("duecourse.engine")
 
 LEAST_MS = 1_000
-"""Least time left in which a waiting task is still begun, beside the usual time of its kind."""
+"""Least time left in which a waiting task is still begun, beside the usual time of its kind.
+
+An outcome that the store does not take waits for it as long.
+"""
 LOOK_MS = 50
 """Shortest pause between two looks at the time left, while tasks wait."""
+PAUSES_S = 0.1, 2.0
+"""Shortest and longest pause before a store that takes no outcomes is asked again; each failure in a row doubles it."""
 
 
 class Worker:
@@ -55,7 +62,7 @@ class Worker:
         self._running: dict[str, Task] = {}
         self._outbox: SimpleQueue[tuple[Shard, Settlement]] = SimpleQueue()
         self._unsettled: list[tuple[Shard, Settlement]] = []
-        self._away: StoreUnavailable | None = None
+        self._away: Away | None = None
         self._counts = dict.fromkeys(map(str, Settled), 0)
         # Kept, for an answer may be lost: the same nonce again begins what it began before.
         self._own: defaultdict[str, bytes] = defaultdict(partial(secrets.token_bytes, 4))
@@ -73,7 +80,8 @@ class Worker:
         another worker had begun or settled them, or lost their lease. `released` ones went back, because the time left
         is less than a run of their kind takes.
 
-        Raises StoreUnavailable, if the store did not take a settlement, when all have run.
+        Where the store does not take a settlement, it is tried again while the lease may hold and there is time. Raises
+        StoreUnavailable or StoreMisused, if it was not taken at all, when all have run.
         """
         self._waiting.extend(tasks)
         while self._waiting or self._running:
@@ -81,12 +89,13 @@ class Worker:
             self._begin_more()
             if self._running:
                 self._take_in()
+        self._settle_at_last()
         if self._unsettled and self._away:
             raise self._away
         return self._counts
 
     def _begin_more(self) -> None:
-        """Begin as many as may run. Raises StoreUnavailable where nothing runs to be waited for."""
+        """Begin as many as may run. Raises what the store raises where nothing runs to be waited for."""
         free = self._at_once - len(self._running)
         if not self._waiting or free <= 0:
             return
@@ -98,7 +107,7 @@ class Worker:
                     self._begun_with[task.token] = self._remaining_ms()
                     self._threads.do(partial(self._run, task))
                 chosen = [task for task in chosen if task not in tasks]
-        except StoreUnavailable:
+        except (StoreUnavailable, StoreMisused):
             # They keep their places, and their nonces: what the store began before its answer was lost is begun again.
             self._waiting.extendleft(reversed(chosen))
             if not self._running:
@@ -108,6 +117,7 @@ class Worker:
     def _begin(self, shard: Shard, tasks: Sequence[Task]) -> list[Task]:
         """The tasks that are this invocation's to run: a second delivery of its event finds them begun."""
         lease_ms = self._lease_ms()
+        until = time.monotonic() + lease_ms / 1_000
         handed, leased = [task for task in tasks if task.target], [task for task in tasks if not task.target]
         mine: list[Task] = []
         if leased:  # by an engine that does not hand over for delivery alone
@@ -118,7 +128,7 @@ class Worker:
             begun = self._store.begin(shard, list(map(Lease.of, handed)), lease_ms, nonces, self._fitting())
             mine += [one.under(task) for task, one in zip(handed, begun, strict=True) if one.token]
         self._counts[Settled.STALE] += len(tasks) - len(mine)
-        return [replaced(task, left_ms=self._remaining_ms) for task in mine]
+        return [replaced(task, left_ms=self._remaining_ms, signal=Lost(until)) for task in mine]
 
     def _fitting(self) -> int:
         """Number of tasks that one invocation has time for, at most those of an event; 0 where nothing is known."""
@@ -170,26 +180,31 @@ class Worker:
 
     def _keep_alive(self) -> None:
         self._extend_at = self._next_step()
-        for shard, tasks in grouped(self._running.values(), self._shard_of).items():
-            try:
-                self._store.extend(shard, list(map(Lease.of, tasks)), self._lease_ms(), at_least=True)
-            except StoreUnavailable as error:
+        for shard, tasks in grouped([task for task in self._running.values() if not task.lost], self._shard_of).items():
+            if not extend(self._store, shard, tasks, self._lease_ms()):
                 # A store that is back spares lapsed leases for some seconds only.
                 self._extend_at = min(self._extend_at, time.monotonic() + AGAIN_S)
-                log.warning(
-                    "%d leases in shard %s were not extended and will be tried again: %s", len(tasks), shard, error
-                )
 
     def _settle(self) -> None:
-        """Settle what is not yet, until the store is away: then it is tried again with the next one that finishes."""
-        self._away = None
-        try:
-            while self._unsettled:
-                shard, settlement = self._unsettled[0]  # it leaves the list once the store has it, and not before
+        """Settle what is not yet; what the store does not take is tried again with the next one that finishes."""
+        self._away, left = None, list[tuple[Shard, Settlement]]()
+        while self._unsettled and not isinstance(self._away, StoreUnavailable):
+            shard, settlement = self._unsettled[0]  # it leaves the list once the store has it, and not before
+            try:
                 self._counts[self._store.settle(shard, [settlement])[0]] += 1
-                del self._unsettled[0]
-        except StoreUnavailable as error:
-            self._away = error
+            except (StoreUnavailable, StoreMisused) as error:
+                self._away = error
+                left.append((shard, settlement))
+            del self._unsettled[0]
+        self._unsettled = left + self._unsettled
+
+    def _settle_at_last(self) -> None:
+        """Settle what the store has not taken, with growing pauses, while its leases may hold and there is time."""
+        lapse_at, (pause_s, longest_s) = time.monotonic() + self._step_ms / 1_000, PAUSES_S
+        while self._unsettled and self._remaining_ms() > LEAST_MS + pause_s * 1_000 and time.monotonic() < lapse_at:
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, longest_s)
+            self._settle()
 
     def _lease_ms(self) -> int:
         return lease_within(self._step_ms, self._remaining_ms())

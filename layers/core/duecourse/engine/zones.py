@@ -6,7 +6,7 @@ from itertools import takewhile
 from duecourse.domain.schedule import Every, FormerTime, Kept, Progress
 from duecourse.domain.times import DAY_MS
 from duecourse.domain.values import replaced
-from duecourse.errors import QuotaExceeded, StoreUnavailable
+from duecourse.errors import QuotaExceeded, StoreMisused, StoreUnavailable
 from duecourse.ports.calendar import Calendar
 from duecourse.ports.schedules import ScheduleStore
 
@@ -37,7 +37,7 @@ class Zones:
                 renewed += self._renew(kept)
                 if remaining_ms() <= least_ms:
                     return renewed
-        except StoreUnavailable:
+        except (StoreUnavailable, StoreMisused):
             self._coming = None
             raise
         self.are_known = True

@@ -7,7 +7,8 @@ The step that ends a task, done or dead, also adds its completion notifications 
 `notify`, and for any death if the store was made with `deaths`.
 
 Each verb raises StoreUnavailable if the store does not answer, and ValueError for more tasks at a time than it takes.
-It raises StoreMisused if a queue has another number of shards than the store was given.
+It raises WrongShards if a queue has another number of shards than the store was given. It raises StoreMisused if the
+store rejects a command: for a login without the right, or a foreign value under a key. That may pass.
 """
 
 from collections.abc import Callable, Sequence

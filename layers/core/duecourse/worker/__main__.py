@@ -28,6 +28,11 @@ def main(arguments: list[str] | None = None) -> int:
     add("--store", default="", metavar="URL", help="URL of the store; default DUECOURSE_STORE")
     add("--health-port", type=int, metavar="PORT", help="port for /live and /ready; default: none")
     add(
+        "--health-host",
+        metavar="ADDRESS",
+        help='address of the health port, "" for every one; default: every one in a container, else 127.0.0.1',
+    )
+    add(
         "--grace",
         dest="grace_ms",
         type=duration(),

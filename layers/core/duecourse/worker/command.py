@@ -10,10 +10,12 @@ from duecourse import ledgers
 from duecourse.domain.address import WITHOUT_BELLS, split
 from duecourse.errors import FieldError, InvalidSettings, StoreUnavailable
 from duecourse.settings import Settings, parse
-from duecourse.worker.health import health, served
+from duecourse.worker.bereft import Bereft
+from duecourse.worker.health import default_host, health, served
+from duecourse.worker.logs import log_to_stderr
 from duecourse.worker.options import Options
 from duecourse.worker.parent import Parent
-from duecourse.worker.process import AWAY, WRONG, log_to_stderr
+from duecourse.worker.process import AWAY, WRONG
 
 log = logging.getLogger("duecourse.worker")
 
@@ -25,7 +27,7 @@ def run(options: Options) -> int:
     log_to_stderr()
     try:
         settings = _settings(options.check())
-        parent = Parent(options)
+        parent = Parent(options, Bereft(partial(ledgers.open_store, settings)))
         with ExitStack() as stack:
             health_at = _open_health(stack, options, settings, parent)
             return parent.run(partial(_announce, options, _place(settings), health_at))
@@ -54,13 +56,14 @@ def _open_health(stack: ExitStack, options: Options, settings: Settings, parent:
     if options.health_port is None:
         return ""
     store = ledgers.open_store(settings)
-    look = partial(health, store.ping, parent.ready, options.processes)
+    look = partial(health, store.ping, parent.ready, options.processes, parent.left_out)
+    host = default_host() if options.health_host is None else options.health_host
     try:
-        port = stack.enter_context(served(options.health_port, look))
+        port = stack.enter_context(served(host, options.health_port, look))
     except OSError as error:
-        problem = f"cannot be listened on: {error}"
+        problem = f"cannot be listened on, at {host or 'every address'}: {error}"
         raise InvalidSettings([FieldError(f"--health-port {options.health_port}", problem)]) from error
-    return f", health on port {port}"
+    return f", health on port {port} of {host or 'every address'}"
 
 
 def _place(settings: Settings) -> str:

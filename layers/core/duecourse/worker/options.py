@@ -1,12 +1,15 @@
 """Options of a worker, as its command line and its processes have them."""
 
 import json
+import signal
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Self
 
 from duecourse.errors import FieldError, InvalidSettings
 
+STOPS = (signal.SIGTERM, signal.SIGINT)
+"""Signals that stop a worker."""
 GRACE_MS = 25_000
 """Time for running tasks after SIGTERM: less than the half minute after which Kubernetes kills."""
 
@@ -21,6 +24,7 @@ class Options:
     concurrency: int | None = None
     store: str = ""
     health_port: int | None = None
+    health_host: str | None = None
     grace_ms: int = GRACE_MS
 
     def check(self) -> Self:

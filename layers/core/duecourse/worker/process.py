@@ -3,18 +3,21 @@
 import gc
 import logging
 import os
+import random
 import select
 import signal
 import socket
 import sys
-import time
 from types import FrameType
 from typing import NoReturn
 
 from duecourse.errors import InvalidSettings, StoreUnavailable
 from duecourse.process import PROCESS
+from duecourse.worker.apart import Apart
+from duecourse.worker.board import Board
 from duecourse.worker.handlers import find_handlers
-from duecourse.worker.options import Options
+from duecourse.worker.logs import log_to_stderr
+from duecourse.worker.options import STOPS, Options
 from duecourse.worker.serving import Serving
 
 log = logging.getLogger("duecourse.worker")
@@ -24,18 +27,17 @@ WRONG, FAULTY, AWAY = 2, 1, 75
 HEED_S = 1.0
 """Length of one wait: a signal just before a wait is heeded when the wait ends."""
 READY = b"r"
-STOPS = (signal.SIGTERM, signal.SIGINT)
-FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s [%(process)d %(duecourse_task)s] %(name)s: %(message)s"
 
 
-def main(text: str) -> int:
-    """Serve until SIGTERM, Ctrl-C or the parent's end; returns the exit code."""
+def main(text: str, board: str) -> int:
+    """Serve until SIGTERM, Ctrl-C or the parent's end; returns the exit code. `board` is the file of the board."""
     log_to_stderr()
     options = Options.load(text)
     sys.path.insert(0, os.getcwd())  # `python -m` has put it there; a frozen or isolated start has not
     try:
         app = PROCESS.app()
-        serving = Serving(app, find_handlers(options.imports), options.queues)
+        apart = Apart(options, random.Random())
+        serving = Serving(app, find_handlers(options.imports), options.queues, Board(int(board)), apart.run)
     except InvalidSettings as error:
         log.critical("wrong settings: %s", error)
         return WRONG
@@ -76,6 +78,7 @@ def _stay(serving: Serving, parent: socket.socket) -> bool:
     gc.freeze()
     parent.sendall(READY)
     while not serving.is_faulty:
+        serving.show()
         if _is_over(parent, HEED_S):
             log.warning("the worker's parent has gone: stopping")
             return False
@@ -88,16 +91,5 @@ def _is_over(parent: socket.socket, timeout: float) -> bool:
     return bool(readable) and not parent.recv(1)
 
 
-def log_to_stderr() -> None:
-    """Log lines with the process's number and the id of the task that they are about."""
-    formatter = logging.Formatter(FORMAT, "%Y-%m-%dT%H:%M:%S", defaults={"duecourse_task": "-"})
-    formatter.converter = time.gmtime
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    for chatty in ("boto3", "botocore", "urllib3"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -5,9 +5,8 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from math import inf
@@ -17,12 +16,15 @@ from duecourse.bridge.pool import daemon
 from duecourse.bridge.rings import Ring
 from duecourse.domain.history import Trigger
 from duecourse.domain.lease import STEP_MS
-from duecourse.domain.outcomes import Outcome
+from duecourse.domain.lost import Lost
+from duecourse.domain.outcomes import Outcome, Settlement
 from duecourse.domain.reminder import KIND as REMINDER
 from duecourse.domain.task import Json, Shard, Task
+from duecourse.domain.values import replaced
 from duecourse.domain.watch import Expired
 from duecourse.engine.alive import KeptAlive
 from duecourse.engine.drain import DrainResult
+from duecourse.engine.interrupted import STOPPED, is_suspect
 from duecourse.engine.run import Kind
 from duecourse.engine.standing import StandingDrain
 from duecourse.engine.threads import Threads
@@ -31,21 +33,31 @@ from duecourse.handler import TaskHandler
 from duecourse.ledgers import open_bells
 from duecourse.wire.events.rings import shards_of
 from duecourse.wiring import App
+from duecourse.worker.board import Board
 
 log = logging.getLogger("duecourse.worker")
 
 TICK_S = 60.0
-STOPPED = "the worker was stopped before the handler returned"
 
 
 class Serving:
     """Serves the rings of a ledger in this process, from `start` to `stop`. `queues`, if there are any, are all it has.
 
+    What runs is shown on the `board`. `apart` runs a task whose process has died before.
     Raises InvalidSettings where the ledger has no bells, and StoreUnavailable where a cluster does not answer.
     """
 
-    def __init__(self, app: App, handlers: Mapping[str, TaskHandler], queues: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        app: App,
+        handlers: Mapping[str, TaskHandler],
+        queues: Collection[str],
+        board: Board,
+        apart: Callable[[Task], Settlement],
+    ) -> None:
         self._app = app
+        self._board = board
+        self._apart = apart
         self._queues = frozenset(queues)
         self._own = frozenset(handlers)
         self._ends_at = inf
@@ -55,7 +67,8 @@ class Serving:
         kinds.update({kind: partial(handler.run, app) for kind, handler in handlers.items()})
         kept = {kind: self._kept(run) for kind, run in kinds.items()}
         # A kind of its own is never handed over, whatever the settings say.
-        runner, targets = app.runner(kept.get, app.seals.opened), app.targets_with(kept, own=handlers)
+        runner = app.runner(kept.get, app.seals.opened, self._run_apart)
+        targets = app.targets_with(kept, own=handlers)
         self._drain = StandingDrain(app.store, runner, targets, self._threads, STEP_MS, app.fire)
         self._bridge = Bridge(open_bells(app.settings, app.place), self, in_flight=1)
         self._stopped = threading.Event()
@@ -73,13 +86,17 @@ class Serving:
     def warm(self) -> None:
         """Load what the first task would wait for, and write down the kinds; where the store is away, a tick does."""
         self._app.load_calendar()
-        with suppress(StoreUnavailable):
+        with suppress(StoreUnavailable, StoreMisused):
             self._app.store.warmth().get_ready()
             self._app.write_deployed(self._own)
 
     def wait_ready(self, timeout: float) -> bool:
         """Wait until rings are heard; False after `timeout` seconds."""
         return self._bridge.wait_ready(timeout)
+
+    def show(self) -> None:
+        """Show on the board how many shards are left out."""
+        self._board.left_out = self._drain.left_out
 
     @property
     def is_faulty(self) -> bool:
@@ -89,7 +106,7 @@ class Serving:
     def stop(self, grace_s: float) -> bool:
         """Hear and claim nothing more, give back what has not begun, and finish what runs; False if not all did.
 
-        What runs still after `grace_s` is a failed attempt, due again at once: the process is to end then.
+        What runs still after `grace_s` is given back, due again at once: the process is to end then.
         """
         self._ends_at = time.monotonic() + grace_s
         self._stopped.set()
@@ -99,7 +116,7 @@ class Serving:
         finished = not self._parts["drain"].is_alive()
         if not finished:
             count = self._alive.give_up(STOPPED)
-            log.error("%d tasks run still after %g s: each is tried again elsewhere", count, grace_s)
+            log.error("%d tasks run still after %g s: each runs again elsewhere", count, grace_s)
         self._alive.stop()
         return finished
 
@@ -130,10 +147,23 @@ class Serving:
 
     def _kept(self, kind: Kind) -> Kind:
         def run(task: Task) -> Outcome | None:
-            with self._alive.while_running(task):
-                return kind(replace(task, left_ms=self._left_ms))
+            watched = self._watched(task)
+            with self._alive.while_running(watched), self._board.showing(watched):
+                return kind(watched)
 
         return run
+
+    def _run_apart(self, task: Task) -> Settlement | None:
+        if task.kind not in self._own or not is_suspect(task):
+            return None
+        watched = self._watched(task)
+        with self._alive.while_running(watched), self._board.showing(watched, apart=True):
+            return self._apart(watched)
+
+    def _watched(self, task: Task) -> Task:
+        """The task as its handler gets it, with its time left and the signal that its lease is gone."""
+        until = time.monotonic() + (task.lease_expires_at - task.claimed_at) / 1_000
+        return replaced(task, left_ms=self._left_ms, signal=Lost(until))
 
     def _left_ms(self) -> float:
         return (self._ends_at - time.monotonic()) * 1_000

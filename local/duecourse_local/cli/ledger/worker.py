@@ -19,8 +19,15 @@ Concurrency = Annotated[
     typer.Option(help="Number of tasks at a time in each process, 1 to 256.", show_default="DUECOURSE_PARALLEL"),
 ]
 Store = Annotated[str, typer.Option(help="The store's URL.", show_default="DUECOURSE_STORE")]
-Port = Annotated[
-    int | None, typer.Option("--health-port", help="Port for /live and /ready, on every address.", show_default="none")
+Port = Annotated[int | None, typer.Option("--health-port", help="Port for /live and /ready.", show_default="none")]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        "--health-host",
+        metavar="ADDRESS",
+        help='Address of the health port, "" for every one.',
+        show_default="every one in a container, else 127.0.0.1",
+    ),
 ]
 Grace = Annotated[str, typer.Option(callback=duration, help="Time for running tasks after SIGTERM.")]
 
@@ -32,6 +39,7 @@ def worker(
     concurrency: Concurrency = None,
     store: Store = "",
     health_port: Port = None,
+    health_host: Host = None,
     grace: Grace = f"PT{GRACE_MS // 1_000}S",
 ) -> None:
     """Run tasks in processes of your own, with no Lambda, until SIGTERM or Ctrl-C.
@@ -52,6 +60,7 @@ def worker(
         concurrency=concurrency,
         store=store,
         health_port=health_port,
+        health_host=health_host,
         grace_ms=parse_duration(grace),
     )
     raise typer.Exit(run(options))

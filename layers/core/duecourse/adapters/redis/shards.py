@@ -15,7 +15,7 @@ from duecourse.adapters.redis.layout import NEWEST
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Shard
-from duecourse.errors import QuotaExceeded, StoreMisused, StoreUnavailable
+from duecourse.errors import QuotaExceeded, StoreMisused, StoreUnavailable, WrongShards
 from duecourse.ports.queues import FORGET_MS
 
 log = logging.getLogger("duecourse.store")
@@ -74,7 +74,7 @@ class ShardsOnRecord:
         return self._members
 
     def check(self, queue: str) -> None:
-        """Return if the queue has as many shards as the settings say; looked up once. Raises StoreMisused."""
+        """Return if the queue has as many shards as the settings say; looked up once. Raises WrongShards."""
         if queue in self._known:
             return
         is_other = bool(self._counts.get(queue, set()) - {self._sharding.count(queue)})
@@ -95,14 +95,14 @@ class ShardsOnRecord:
             self._compare(queue, count.decode())
 
     def refuse(self, shard: Shard) -> NoReturn:
-        """Raise StoreUnavailable while the queue's shards are changed, StoreMisused where they are another number."""
+        """Raise StoreUnavailable while the queue's shards are changed, WrongShards where they are another number."""
         self.compare(shard.queue, self._count_in(shard))
         raise StoreUnavailable(f"The shards of queue {shard.queue} have just been changed: try again")
 
     def register(self, shard: Shard, tenant: str = DEFAULT_TENANT) -> int:
         """Put a shard on record, also on the replicas that must know; answers the version of a new shard's records.
 
-        Raises StoreMisused where its queue has another number of shards, and StoreUnavailable where too few replicas
+        Raises WrongShards where its queue has another number of shards, and StoreUnavailable where too few replicas
         know. Raises QuotaExceeded where the queue is new and the tenant has made as many as it may.
         """
         version = self._register(shard, self._wait, tenant)
@@ -234,7 +234,7 @@ class ShardsOnRecord:
             changed = found.partition("#")[0].replace(">", " to ")
             raise StoreUnavailable(f"The shards of queue {queue} are being changed, from {changed}")
         if found != count:
-            raise StoreMisused(
+            raise WrongShards(
                 f"Queue {queue} has {found} shards on record and DUECOURSE_SHARDS says {count}: "
                 f"run `duecourse reshard {queue} {count}`, or set it to {found}"
             )

@@ -55,7 +55,7 @@ class Verbs:
         self._tenants: dict[Shard, tuple[str, ...]] = {}
 
     def keys(self, shard: Shard) -> Keys:
-        """The shard's keys. Raises StoreMisused where its queue has another number of shards than the settings say."""
+        """The shard's keys. Raises WrongShards where its queue has another number of shards than the settings say."""
         self.record.check(shard.queue)
         return keys_of(self.namespace, shard)
 
