@@ -16,8 +16,6 @@ T = TypeVar("T")
 PATIENCE_S = 1.0
 """Time that a server has for an answer before the drain turns to others."""
 
-    code = "store-unavailable"
-
 
 class Patient:
     """Claims and settles as `store` does; with several servers, each is called on threads of its own.
