@@ -19,7 +19,7 @@ MOST_LEASES = 5_000
 AT_ONCE = 1_000
 TRIES = 5
 ALL, ALL_BUT_LEASES = 1, 2
-"""What the script counts anew."""
+"""Modes of the script: it counts all again, or all but leases."""
 
 
 class Mended(NamedTuple):
@@ -73,7 +73,7 @@ class Mend:
         return Mended(tasks, put_back, len(scan.unreadable))
 
     def _put_back(self, shard: Shard, count: int, items: Sequence[Item], *, anew: int = 0) -> int:
-        """Number of entries that were missing of some tasks; `anew` is what the script counts anew."""
+        """Number of entries that were missing of some tasks; `anew` is a mode of the script."""
         tenants, sids = tenants_of(item.task for item in items), [item.sid for item in items]
         return self._run(shard, count, tenants, (anew, *sids))
 

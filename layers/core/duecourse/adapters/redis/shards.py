@@ -35,7 +35,7 @@ SEARCH_S = 30.0
 
 
 AGAIN = 1_000
-"""Answer of register.lua where it has made a step through a record of an earlier version: it is to be asked again."""
+"""Answer of register.lua after a step through a record of an earlier version: the caller sends it again."""
 
 
 class ShardsOnRecord:

@@ -1,6 +1,6 @@
 -- What the scripts share that set a queue anew.
 
-local AT_ONCE = 1000 -- tenants that one script looks at
+local AT_ONCE = 500 -- tenants that one script looks at
 
 -- Lets tenants that wait for a place of their own be claimed from again, where they have one within the limit that is
 -- now: a bounded step of a pass, if there is one. Ranks change between two steps: passes of several follow each other
