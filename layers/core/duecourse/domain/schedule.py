@@ -159,7 +159,8 @@ class Schedule:
 
     `limit` is the number of times after which it ends, None for no limit. Each occurrence is due `lead_ms` before its
     nominal time and up to `jitter_ms` after that, and dead `deadline_ms` after it was due. A backfill adds occurrences
-    `of` another schedule. `file` is the number of the file that made it, 0 for none.
+    `of` another schedule. `file` is the number of the file that made it, 0 for none. `mark` is that of the request with
+    a key that wrote it last, "" for none.
     """
 
     id: str
@@ -181,6 +182,7 @@ class Schedule:
     by: str = ""
     of: str = ""
     file: int = 0
+    mark: str = ""
 
     def __repr__(self) -> str:
         return brief(self, "id", "kind", "queue", "paused")

@@ -18,8 +18,15 @@ class QueueStore(Figures, Protocol):
     """The ledger for those who set its queues and look at them."""
 
     def configure(
-        self, queue: str, changes: QueueChanges, *, default: bool = False, tenant: str = DEFAULT_TENANT
-    ) -> None:
+        self,
+        queue: str,
+        changes: QueueChanges,
+        *,
+        default: bool = False,
+        tenant: str = DEFAULT_TENANT,
+        mark: bytes = b"",
+        seen: Sequence[str] = (),
+    ) -> bool:
         """Change the given settings of a queue, from the next claim on: one step a shard; repeat it after a failure.
 
         A paused queue hands out no task, and leased tasks continue. Each shard gets its part of each limit. A limit
@@ -27,7 +34,13 @@ class QueueStore(Figures, Protocol):
         lower than the number of shards. A `default` changes only settings that are not set, and the queue may still be
         forgotten, FORGET_MS later at the earliest. Where the queue is new, it is among those that `tenant` made: raises
         QuotaExceeded where these are too many.
+
+        `mark` is 8 bytes of this change alone. With `seen`, which `marks_of` answered, a shard that another change has
+        set since stays as it is, and the answer is False.
         """
+
+    def marks_of(self, queue: str) -> list[str]:
+        """Marks of the newest change of each shard of a queue; "" where no change has one."""
 
     def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
         """Settings of each of some queues, as a whole."""

@@ -26,11 +26,24 @@ def bulk(verbs: Verbs, queue: str, asked: Bulk, after: Reached | None, tenant: s
     for start in _starts(verbs, queue, asked.statuses, asked.group, after):
         place: Reached | None = start
         while place:
+            if _is_behind(place, asked.until):
+                return BulkResult(count, asked.until)
             if count == asked.limit or steps == MAX_STEPS:
                 return BulkResult(count, place)
             done, place = _step(verbs, queue, asked, place, asked.limit - count, tenant, by)
             count, steps = count + done, steps + 1
+        if _is_section(start, asked.until):
+            return BulkResult(count, asked.until)
     return BulkResult(count, None)
+
+
+def _is_section(place: Reached, until: Reached | None) -> bool:
+    """True if a place is in the shard and state in which the call ends."""
+    return until is not None and (place.shard, place.status) == (until.shard, until.status)
+
+
+def _is_behind(place: Reached, until: Reached | None) -> bool:
+    return until is not None and _is_section(place, until) and (place.at, place.id) >= (until.at, until.id)
 
 
 def deaths(verbs: Verbs, queue: str, asked: Deaths, after: Reached | None, tenant: str) -> DeathsFound:
@@ -78,7 +91,8 @@ def _step(
     most = most if asked.act is Act.COUNT else min(most, MAX_CHANGES)
     wanted = Wanted(place.status, asked.kind, asked.group, asked.error)
     walk = walk_terms(SECTION_OF[place.status], place.at, place.id, wanted)
-    terms = (*walk, asked.act, most, asked.min_age_ms, cut_by(by))
+    until = (asked.until.at, asked.until.id) if asked.until and _is_section(place, asked.until) else ("", "")
+    terms = (*walk, asked.act, most, asked.min_age_ms, cut_by(by), asked.before, *until)
     _, _, done, reached = verbs.run("bulk", Shard(queue, place.shard), [tenant], terms)
     return done, _after(place, reached)
 

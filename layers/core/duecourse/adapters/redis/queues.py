@@ -1,5 +1,6 @@
 """Verbs of operators on queues (ports.queues)."""
 
+import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,19 +23,35 @@ class RedisQueues(RedisLedger):
     """Queues and their settings."""
 
     def configure(
-        self, queue: str, changes: QueueChanges, *, default: bool = False, tenant: str = DEFAULT_TENANT
-    ) -> None:
+        self,
+        queue: str,
+        changes: QueueChanges,
+        *,
+        default: bool = False,
+        tenant: str = DEFAULT_TENANT,
+        mark: bytes = b"",
+        seen: Sequence[str] = (),
+    ) -> bool:
         """See QueueStore; in a queue without tasks its shards are put on record first."""
         shards = self._sharding.every(queue)
         asked = changed(QueueSettings(), changes)
         check_split(asked, len(shards))
         values = as_fields(asked)
         arguments = [part for field, name in FIELDS.items() if name in changes for part in (field, values[field])]
-        for shard in shards:
+        mine, were_as_seen = (mark or secrets.token_bytes(8)).hex(), True
+        for shard, before in zip(shards, seen or ["*"] * len(shards), strict=True):
             self._record.check(queue)
             self._record.register(shard, tenant)
-            self._verbs.run("configure", shard, [DEFAULT_TENANT], (int(default), *arguments))
+            how = 1 if default else f"{mine} {before}"
+            _, _, is_set = self._verbs.run("configure", shard, [DEFAULT_TENANT], (how, *arguments))
+            were_as_seen = were_as_seen and bool(is_set)
             self._record.register(shard)  # again, for a sweep may have been forgetting it until now
+        return were_as_seen
+
+    def marks_of(self, queue: str) -> list[str]:
+        """See QueueStore."""
+        reads = [("HGET", self._verbs.keys(shard).meta, "set_by") for shard in self._sharding.every(queue)]
+        return [(mark or b"").decode() for mark in self._scripts.read(*reads)]
 
     def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
         """See QueueStore; each shard knows those of its whole queue."""

@@ -109,10 +109,17 @@ class RedisSchedules(RedisLedger):
         }
 
     def drop_schedule(
-        self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, generation: int | None = None
+        self,
+        queue: str,
+        id: str,
+        tenant: str = DEFAULT_TENANT,
+        *,
+        generation: int | None = None,
+        created_at: int | None = None,
     ) -> bool:
         """See ScheduleStore."""
-        terms = (stored_schedule(tenant, id), tenant, "" if generation is None else generation)
+        conditions = ("" if one is None else one for one in (generation, created_at))
+        terms = (stored_schedule(tenant, id), tenant, *conditions)
         _, _, dropped = self._verbs.run("unschedule", self._schedules_shard(queue, id), [TENANT, tenant], terms)
         return bool(dropped)
 

@@ -1,11 +1,12 @@
 -- Sets the queue anew, in one of its shards.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard, then: 1 for a default, which sets what is not set and lets the queue be forgotten; fields of
+-- ARGV    those of shard, then: 1 for a default, which sets what is not set and lets the queue be forgotten, or else the
+--         mark of who sets it, and behind a space the mark that must be there ("*" for any, "" for none); fields of
 --         meta and their values for the whole queue, "" for none. Those of a default are max_running, and
 --         tenant_max_running or nothing: the second is set only where the first is a default. Or "q", and the
 --         deployment's quotas (modules/settings.lua)
--- RETURNS {now, bell_at}
+-- RETURNS {now, bell_at, 0 where another mark is there, and nothing is set}
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
@@ -34,6 +35,12 @@ elseif ARGV[shard.FIRST] == '1' then
   shard.read_meta()
   settings.note_quotas()
 else
+  local mine, seen = match(ARGV[shard.FIRST], '^(%x+) (.*)$')
+  local set_by = call('HGET', shard.META, 'set_by') or ''
+  if seen ~= '*' and set_by ~= seen and set_by ~= mine then
+    return { shard.NOW, bell.hang(false), 0 }
+  end
+  call('HSET', shard.META, 'set_by', mine)
   if call('HGET', shard.META, 'defaulted') == '2' and sets('max_running') and not sets('tenant_max_running') then
     call('HDEL', shard.META, 'tenant_max_running') -- a part of the default that is none any more
   end
@@ -43,4 +50,4 @@ end
 if shard.COUNT ~= '1' then
   call('HSET', shard.META, 'shards', shard.COUNT)
 end
-return { shard.NOW, bell.hang(was_throttled and not bell.is_throttled()) }
+return { shard.NOW, bell.hang(was_throttled and not bell.is_throttled()), 1 }

@@ -1,16 +1,18 @@
 -- Deletes a schedule, with the occurrence that waits for the end of another.
 --
 -- KEYS    as in modules/shard.lua, with the due sets of schedules and of the tenant
--- ARGV    those of shard, then: stored id, tenant, the generation that it must have ("" for any)
--- RETURNS {now, bell_at, 1 or 0 where it is not there, or of another generation}
+-- ARGV    those of shard, then: stored id, tenant, the generation that it must have ("" for any), when it must have been
+--         added (ms, "" for any)
+-- RETURNS {now, bell_at, 1 or 0 where it is not there, or another}
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local SCHEDULES = '*'
-local sid, tenant, generation = unpack(ARGV, shard.FIRST, shard.FIRST + 2)
+local sid, tenant, generation, created = unpack(ARGV, shard.FIRST, shard.FIRST + 3)
 local data = call('HGET', shard.TASKS, sid)
 local r = record.open(data)
-if generation ~= '' and not (r and r.generation == tonumber(generation)) then
+if (generation ~= '' and not (r and r.generation == tonumber(generation)))
+  or (created ~= '' and not (r and r.created == tonumber(created))) then
   data = false
 end
 
