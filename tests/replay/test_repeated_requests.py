@@ -177,6 +177,17 @@ def many_before(on: Stage) -> None:
     on.clock.advance(1)
 
 
+def some_schedules(on: Stage) -> None:
+    for name in "bdfhjl":
+        on.do("POST", "/schedules", DAILY | {"id": name, "queue": on.of.queue})
+
+
+def more_schedules(on: Stage) -> None:
+    for name in "abcde":
+        on.ask("DELETE", f"/schedules/{name}", None, f"queue={on.of.queue}")
+        on.do("POST", "/schedules", DAILY | {"id": name, "queue": on.of.queue})
+
+
 def dies_again(on: Stage) -> None:
     kill(on, [on.of.dead])
 
@@ -318,6 +329,14 @@ ROWS: dict[str, list[Row]] = {
         Row([schedule("DELETE"), schedule_anew], status=409),
     ],
     "DELETE /schedules/{id}": [Row([schedule_anew])],
+    "POST /schedules/purge": [
+        Row([more_schedules], before=some_schedules),
+        Row(
+            [more_schedules],
+            lambda of: Asked("/schedules/purge", {"all": True, "limit": BULK}, f"queue={of.queue}"),
+            before=some_schedules,
+        ),
+    ],
     "POST /schedules/{id}/run": [Row([run_to_its_end]), Row([schedule("DELETE"), schedule_anew])],
     "POST /schedules/{id}/backfill": [Row([no])],
     "POST /queries": [Row([no], lambda _of: Asked("/queries", ASKED))],

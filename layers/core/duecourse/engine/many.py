@@ -4,7 +4,8 @@ from typing import Any
 
 from duecourse.domain.bulk import Act, Bulk, BulkResult, Reached
 from duecourse.domain.keyed import KeyedTry
-from duecourse.domain.task import Status
+from duecourse.domain.schedule import Purge, Purged
+from duecourse.domain.task import DEFAULT_TENANT, Status
 from duecourse.ports.bulk import BulkStore
 
 
@@ -39,3 +40,21 @@ class Many:
             if place in {None, until}:
                 break
         return BulkResult(count if keyed.is_repeat else acted, until)
+
+    def purge_schedules(
+        self, queue: str, asked: Purge, tenant: str = DEFAULT_TENANT, keyed: KeyedTry | None = None
+    ) -> Purged:
+        """Delete schedules, as BulkStore does; a repeat of a request with a key deletes no others."""
+        if keyed is None or asked.dry_run:
+            return self._store.purge_schedules(queue, asked, tenant)
+
+        def look() -> list[Any]:
+            now = self._store.now()
+            return [now, *self._store.purge_schedules(queue, asked._replace(dry_run=True), tenant)]
+
+        before, count, until = keyed.first_saw(look)
+        purged = 0
+        if count:
+            again = asked._replace(limit=count, until=until, before=before)
+            purged = self._store.purge_schedules(queue, again, tenant).schedules
+        return Purged(count if keyed.is_repeat else purged, until)

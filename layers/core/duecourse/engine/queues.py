@@ -76,8 +76,8 @@ class Queues:
         if not (create or any(shard.queue == queue for shard in self._store.shards())):
             raise QueueNotFound(queue, self._near(queue, None), ADVICE)
         mark = keyed.mark() if keyed else b""
-        saw: list[str] = keyed.first_saw(lambda: self._store.marks_of(queue)) if keyed else []
-        seen = saw if keyed and keyed.is_repeat else []
+        saw: str = keyed.first_saw(lambda: self._store.mark_of(queue)) if keyed else ""
+        seen = saw if keyed and keyed.is_repeat else None
         if not self._store.configure(queue, changes, mark=mark, seen=seen):
             raise ChangedSince
         return self.get(queue)

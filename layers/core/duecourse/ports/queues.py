@@ -25,9 +25,12 @@ class QueueStore(Figures, Protocol):
         default: bool = False,
         tenant: str = DEFAULT_TENANT,
         mark: bytes = b"",
-        seen: Sequence[str] = (),
+        seen: str | None = None,
     ) -> bool:
-        """Change the given settings of a queue, from the next claim on: one step a shard; repeat it after a failure.
+        """Change the given settings of a queue, from the next claim on.
+
+        They are one record, which is written in one step: after a failure all of them are changed, or none is. A shard
+        that is not reached has them once it is swept. Of two changes at a time, every shard ends with the later record.
 
         A paused queue hands out no task, and leased tasks continue. Each shard gets its part of each limit. A limit
         counts tasks that are leased already; a rate counts claims since it was set. Raises InvalidInput if a limit is
@@ -35,12 +38,12 @@ class QueueStore(Figures, Protocol):
         forgotten, FORGET_MS later at the earliest. Where the queue is new, it is among those that `tenant` made: raises
         QuotaExceeded where these are too many.
 
-        `mark` is 8 bytes of this change alone. With `seen`, which `marks_of` answered, a shard that another change has
+        `mark` is 8 bytes of this change alone. With `seen`, which `mark_of` answered, a queue that another change has
         set since stays as it is, and the answer is False.
         """
 
-    def marks_of(self, queue: str) -> list[str]:
-        """Marks of the newest change of each shard of a queue; "" where no change has one."""
+    def mark_of(self, queue: str) -> str:
+        """Mark of the newest change of a queue's settings; "" where no change has one."""
 
     def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
         """Settings of each of some queues, as a whole."""

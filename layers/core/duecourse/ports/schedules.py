@@ -66,7 +66,7 @@ class ScheduleStore(Throttled, Protocol):
         """At most `limit` schedules of a tenant in a queue, by id, those after an id; no backfills."""
 
     def schedule_ids(self, queue: str, tenant: str = DEFAULT_TENANT) -> list[str]:
-        """Ids of all schedules of a tenant in a queue, in no order; no backfills."""
+        """Ids of schedules of a tenant in a queue, 2,000 at most, in no order; no backfills."""
 
     def drop_schedule(
         self,
@@ -79,7 +79,7 @@ class ScheduleStore(Throttled, Protocol):
     ) -> bool:
         """Delete a schedule, and cancel the occurrence that waits for another.
 
-        False where it is not there, or is of another `generation`, or was added at another time than `created_at`. Its
+        False where it is not there, or is of another `generation`, or was added later than `created_at`. Its
         other occurrences stay. Its backfills add nothing any more, even if it is added again: the next step of each
         deletes it.
         """

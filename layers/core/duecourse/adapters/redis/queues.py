@@ -1,22 +1,76 @@
 """Verbs of operators on queues (ports.queues)."""
 
+import logging
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from duecourse.adapters.redis import bulk
+from duecourse.adapters.redis.arguments import Argument
 from duecourse.adapters.redis.ledger import RedisLedger
 from duecourse.adapters.redis.queue_settings import FIELDS, as_fields, settings_of
 from duecourse.adapters.redis.scripts import Request
-from duecourse.adapters.redis.verbs import Question
+from duecourse.adapters.redis.verbs import Question, Verbs
 from duecourse.domain.bulk import Bulk, BulkResult, Reached
 from duecourse.domain.dead import Deaths, DeathsFound
 from duecourse.domain.lateness import SLOT_MS, SLOTS
 from duecourse.domain.queues import QueueChanges, QueueSettings, Stats, changed, check_split, share
 from duecourse.domain.task import DEFAULT_TENANT, Shard
-from duecourse.ports.ledger import Away
+from duecourse.ports.ledger import Away, answered
 from duecourse.ports.queues import LOOKED_AT
+
+log = logging.getLogger("duecourse.queues")
+
+RECORD = (*FIELDS, "defaulted", "revision")
+"""Fields of the record of a queue's settings: those of its first shard's meta."""
+NEWER = ">"
+"""Mark in place of the version that a shard must have: any that is older than the record."""
+
+
+def lagging(verbs: Verbs, revisions: Mapping[Shard, str]) -> dict[Shard, str]:
+    """The shards that have another version of their queue's settings than its record, of these with their versions."""
+    others = {shard: revision for shard, revision in revisions.items() if shard.number}
+    reads = [("HGET", verbs.keys(Shard(shard.queue)).meta, "revision") for shard in others]
+    records = verbs.scripts.read(*reads) if reads else []
+    # A record without a version is lost, or of a time when no shard had one: it is not carried on.
+    return {
+        shard: revision
+        for (shard, revision), record in zip(others.items(), records, strict=True)
+        if record and record.decode() != revision
+    }
+
+
+def carry(verbs: Verbs, shards: Mapping[Shard, str]) -> list[Away | None]:
+    """Give shards the record of their queue's settings; answers why each does not have it, None where it does.
+
+    Each shard is given with the version that it must have, or NEWER where it takes a newer one alone.
+    """
+    records: dict[str, list[Argument]] = {}
+
+    def give(shard: Shard) -> None:
+        if shard.queue not in records:
+            [found] = verbs.scripts.read(("HMGET", verbs.keys(Shard(shard.queue)).meta, *RECORD))
+            records[shard.queue] = [
+                part for pair in zip(RECORD, found, strict=True) for part in (pair[0], pair[1] or b"")
+            ]
+        _set(verbs, shard, ("r", shards[shard], *records[shard.queue]))
+
+    answers = [answered(partial(give, shard)) for shard in shards]
+    return [answer if isinstance(answer, Away) else None for answer in answers]
+
+
+def _set(verbs: Verbs, shard: Shard, arguments: Sequence[Argument]) -> bool:
+    """Set one shard, and make the further steps of that; if they are cut off, sweeps make them.
+
+    False where it has another mark than the change asks for.
+    """
+    while more := verbs.run("configure", shard, [DEFAULT_TENANT], arguments)[2]:
+        if more < 0:
+            return False
+        arguments = ("w",)
+    return True
 
 
 class RedisQueues(RedisLedger):
@@ -30,7 +84,7 @@ class RedisQueues(RedisLedger):
         default: bool = False,
         tenant: str = DEFAULT_TENANT,
         mark: bytes = b"",
-        seen: Sequence[str] = (),
+        seen: str | None = None,
     ) -> bool:
         """See QueueStore; in a queue without tasks its shards are put on record first."""
         shards = self._sharding.every(queue)
@@ -38,20 +92,23 @@ class RedisQueues(RedisLedger):
         check_split(asked, len(shards))
         values = as_fields(asked)
         arguments = [part for field, name in FIELDS.items() if name in changes for part in (field, values[field])]
-        mine, were_as_seen = (mark or secrets.token_bytes(8)).hex(), True
-        for shard, before in zip(shards, seen or ["*"] * len(shards), strict=True):
+        how = 1 if default else f"{(mark or secrets.token_bytes(8)).hex()} {'*' if seen is None else seen}"
+        for shard in shards:
             self._record.check(queue)
             self._record.register(shard, tenant)
-            how = 1 if default else f"{mine} {before}"
-            _, _, is_set = self._verbs.run("configure", shard, [DEFAULT_TENANT], (how, *arguments))
-            were_as_seen = were_as_seen and bool(is_set)
+        if not _set(self._verbs, shards[0], (how, *arguments)):
+            return False
+        for shard, left in zip(shards[1:], carry(self._verbs, dict.fromkeys(shards[1:], NEWER)), strict=True):
+            if left:
+                log.warning("%s has the new settings of its queue once a tick has swept it: %s", shard, left)
+        for shard in shards:
             self._record.register(shard)  # again, for a sweep may have been forgetting it until now
-        return were_as_seen
+        return True
 
-    def marks_of(self, queue: str) -> list[str]:
+    def mark_of(self, queue: str) -> str:
         """See QueueStore."""
-        reads = [("HGET", self._verbs.keys(shard).meta, "set_by") for shard in self._sharding.every(queue)]
-        return [(mark or b"").decode() for mark in self._scripts.read(*reads)]
+        [mark] = self._scripts.read(("HGET", self._verbs.keys(Shard(queue)).meta, "set_by"))
+        return (mark or b"").decode()
 
     def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
         """See QueueStore; each shard knows those of its whole queue."""

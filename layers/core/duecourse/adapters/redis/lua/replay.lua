@@ -4,7 +4,7 @@
 -- ARGV    those of shard, then: by whom, then for each task: stored id, how many ms from now it is due, how many after
 --         that it is given up (0 never), the version that it must have (modules/history.lua)
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 replayed, -1 absent, -2 scheduled, -3 leased, -4 done, -5 cancelled,
---         -12 and -13 over a quota of its tenant: of pending tasks, bytes; -18 it is of another version; there are fewer
+--         -12 and -13 over a quota of its tenant: of pending tasks, bytes; -19 it is of another version; there are fewer
 --         than tasks where its bytes ran out before the last
 
 local changed, fresh = false, false
@@ -14,7 +14,7 @@ local function replay(sid, at)
   if not r then
     return -1
   elseif not history.is_as_seen(sid, r, ARGV[at + 3]) then
-    return -18
+    return -19
   elseif r.status ~= fields.DIED then
     return record.refusal(r)
   end
