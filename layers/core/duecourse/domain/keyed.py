@@ -25,9 +25,9 @@ class KeyedTry:
         self._keep = keep
 
     def first_saw(self, look: Callable[[], Any]) -> Any:
-        """What a verb saw before the request changed anything: the result of `look` (JSON) in the first try.
+        """Result of `look` (JSON) in the first try, before the request changed anything.
 
-        It is kept before the verb changes anything. Raises StoreUnavailable, and KeyInUse where the request is
+        The store keeps it before the verb changes anything. Raises StoreUnavailable, and KeyInUse where the request is
         another's meanwhile.
         """
         if not self._note:

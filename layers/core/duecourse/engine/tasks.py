@@ -226,7 +226,7 @@ class Tasks:
     def replay(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
         """Schedule a dead task for now, with all attempts and as much time as at first. Raises as `cancel` does.
 
-        A repeat replays no task that was replayed, or added anew, since the first try.
+        A repeat replays no task that was replayed, or added again, since the first try.
         """
         seen = self._first_saw(self._keyed, queue, id, tenant) if self._keyed else None
         dead = stored(self._store, queue, id, tenant)

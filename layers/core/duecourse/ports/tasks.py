@@ -81,7 +81,7 @@ class Alone(NamedTuple):
 
 
 class Version(NamedTuple):
-    """What tells a task from itself before another change of a caller: a replacement that waits for it counts.
+    """Version of a task: another after each change of a caller. Of a replacement that waits for it, the replacement's.
 
     An add draws another generation; a move, a replay and a run that comes again give another due time.
     """

@@ -34,7 +34,7 @@ class _Packed(NamedTuple):
 
 
 class _How(NamedTuple):
-    """How tasks are added: see TaskStore.add."""
+    """Terms of an add: see TaskStore.add."""
 
     echo: bool
     alone: Alone | None = None
