@@ -78,6 +78,7 @@ class Meetings:
         is_it = self._keyed is not None and 0 < self._keyed.since <= kept.created_at
         if isinstance(asked, Series) and (is_it or Series.of(kept.schedule).matches(asked)):
             self._occurrences.revive(asked.id, kept.schedule.rule, tenant)  # the add before may have been cut off
+            self._store.confirm(self._store.shard_of(QUEUE, "", asked.id))
             return Made(False, [], self._status(kept, tenant))
         raise ScheduleExists("A reminder that comes again has this id: change it, or delete it first.")
 

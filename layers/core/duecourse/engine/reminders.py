@@ -116,10 +116,12 @@ class Reminders:
         existing = _without_occurrences(group)
         content = reminder.content_task(tenant, self._by)
         if since and any(task.created_at >= since for task in existing):
+            self._confirm(reminder.id)
             return Made(False, [DueTask(task.id, task.due_at) for task in existing])
         if self._is_same(reminder.digest, wanted, _to_compare(existing, wanted, sent_besides=sent_besides)):
             if content:
                 self._contents.restore(content)
+            self._confirm(reminder.id)
             return Made(False, [DueTask(task.id, task.due_at) for task in existing])
         _reject_if_live(existing)
         if content:
@@ -253,6 +255,7 @@ class Reminders:
             tasks = self._in_state(id, CANCELLABLE, tenant)
         except (TaskNotFound, TaskDone, TaskCancelled):
             if was_pending:
+                self._confirm(id)
                 return
             raise
         ids = [task.id for task in tasks]
@@ -312,6 +315,9 @@ class Reminders:
         if not tasks:
             raise _absent(id, tenant)
         return tasks
+
+    def _confirm(self, id: str) -> None:
+        self._store.confirm(self._store.shard_of(QUEUE, "", id))
 
     def _messages(self, id: str, tenant: str) -> list[Task]:
         return _without_occurrences(self._store.group(QUEUE, id, tenant))

@@ -194,6 +194,7 @@ class Schedules:
             kept = self._kept(queue, id, tenant)
             if saw and saw != version_of(kept):
                 if kept.schedule.mark == mark:
+                    self._store.confirm(self._store.shard_of(queue, "", id))
                     return self._status(kept)
                 raise ChangedSince
             if if_version not in {None, kept.progress.version}:
@@ -251,6 +252,7 @@ class Schedules:
         for _ in range(TRIES):
             kept = self._store.schedule(queue, id, tenant)
             if saw and (kept is None or self._has_run(kept, saw)):
+                self._store.confirm(self._store.shard_of(queue, "", id))
                 return occurrence_id(id, saw[1])
             if kept is None:
                 raise self._absent(queue, id, tenant)
@@ -319,6 +321,7 @@ class Schedules:
             )
             progress = Progress(nominal=nominals[0], next_at=now, zones=self._calendar.version)
             if saw and (kept.created_at != saw[0] or self._was_filled(kept.schedule, nominals)):
+                self._store.confirm(self._store.shard_of(queue, "", id))
                 return len(nominals)
             if self._store.put_schedule(filling, progress).put is not Put.CREATED and not (
                 saw and self._is_filled_by_this(filling)

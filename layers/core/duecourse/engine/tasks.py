@@ -221,6 +221,7 @@ class Tasks:
         if seen and is_repeat and reply in ENDED_ALREADY:
             may_cancel = seen.status in {Status.SCHEDULED, Status.DEAD} or (force and seen.status is Status.LEASED)
             reply = Reply.OK if may_cancel else Reply(seen.status)
+            self._store.confirm(self._store.shard_of(queue, id))
         require(reply, queue, id, tenant)
 
     def replay(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
@@ -234,6 +235,7 @@ class Tasks:
         [reply] = self._store.replay(queue, [id], tenant, deadlines_ms=[deadline_ms(dead)], by=self._by, seen=again)
         if seen and reply is Reply.CHANGED:
             reply = Reply.OK if seen.status is Status.DEAD else Reply(seen.status)
+            self._store.confirm(self._store.shard_of(queue, id, dead.group))
         require(reply, queue, id, tenant)
         return self.get(queue, id, tenant)
 

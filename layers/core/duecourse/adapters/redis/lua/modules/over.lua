@@ -156,6 +156,7 @@ function over.add(sid, at, data, old)
   local since = ARGV[shard.FIRST + 2] == '' and tonumber(ARGV[shard.FIRST + 3]) or 0
   stands = since > 0 and came_since(sid, old, data, since)
   if stands then
+    call('HSET', shard.TASKS, sid, data) -- as it is: who waits for replicas waits for what this connection wrote
     return batch.KEPT, stands
   end
   local live = old.status == fields.SCHEDULED or old.status == fields.LEASE
