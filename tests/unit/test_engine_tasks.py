@@ -1,6 +1,5 @@
 """The verbs on tasks: what each raises, and where the result comes from."""
 
-
 import pytest
 
 from duecourse import errors
