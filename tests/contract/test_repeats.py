@@ -145,9 +145,10 @@ def test_a_schedule_that_was_added_later_is_not_deleted(store: Store, clock: Han
 
 def test_settings_that_another_change_has_made_stay(store: Store) -> None:
     store.configure(QUEUE, {"paused": True}, mark=MARK)
-    assert store.mark_of(QUEUE) == MARK.hex()
+    mine = store.mark_of(QUEUE)
+    assert MARK.hex() in mine
     store.configure(QUEUE, {"paused": False})
-    assert not store.configure(QUEUE, {"paused": True}, mark=ONE, seen=MARK.hex())
+    assert not store.configure(QUEUE, {"paused": True}, mark=ONE, seen=mine)
     assert store.configure(QUEUE, {"max_running": 3}, mark=ONE, seen=store.mark_of(QUEUE))
     [settings] = store.settings_of([QUEUE])
     assert (settings.paused, settings.max_running) == (False, 3)

@@ -43,7 +43,7 @@ class QueueStore(Figures, Protocol):
         """
 
     def mark_of(self, queue: str) -> str:
-        """Mark of the newest change of a queue's settings; "" where no change has one."""
+        """Number of the newest change of a queue's settings, and its mark; "" for no change."""
 
     def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
         """Settings of each of some queues, as a whole."""

@@ -1,7 +1,6 @@
 """Verbs of operators on queues (ports.queues)."""
 
 import logging
-import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -92,7 +91,7 @@ class RedisQueues(RedisLedger):
         check_split(asked, len(shards))
         values = as_fields(asked)
         arguments = [part for field, name in FIELDS.items() if name in changes for part in (field, values[field])]
-        how = 1 if default else f"{(mark or secrets.token_bytes(8)).hex()} {'*' if seen is None else seen}"
+        how = 1 if default else f"{mark.hex() or '-'} {'*' if seen is None else seen}"
         for shard in shards:
             self._record.check(queue)
             self._record.register(shard, tenant)
