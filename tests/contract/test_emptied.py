@@ -45,6 +45,7 @@ STAY = {
     "layout": "the version of the records to come",
     "dead_swept": "since when dead tasks are forgotten",
     "idle": "since when the queue is empty, or that it was when a sweep last looked",
+    "set_by": "whose change the settings are, for a request that is sent again",
     "late_slot": "the newest of 13 slots of lateness, which are taken again each hour",
     "drawn": "how a shard knows of earlier callers",
     "others": "the same",

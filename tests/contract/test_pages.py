@@ -150,7 +150,8 @@ def test_each_tenants_tasks_are_its_own(store: Store, other: str) -> None:
     assert ids(store, tenant="nobody", limit=100) == []
 
 
-def test_a_page_where_little_fits_is_short_and_goes_on(store: Store) -> None:
+def test_a_page_where_little_fits_is_short_and_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_steps, "MAX_STEPS", 1)
     store.add([new(f"t{n:04}", delay_ms=n + 1, kind="rare" if n % 600 == 599 else "k") for n in range(1_000)])
     store.add([new(f"u{n:04}", delay_ms=n + 1_001, kind="rare" if n == 500 else "k") for n in range(800)])
     found = pages(store, Wanted(kind="rare"), limit=50)
@@ -162,7 +163,7 @@ def test_large_tasks_make_a_page_short(store: Store) -> None:
     big = '"' + "x" * 250_000 + '"'
     store.add([new(f"t{n}", payload=big, delay_ms=n) for n in range(9)])
     found = pages(store, limit=100)
-    assert [len(page.tasks) for page in found] == [4, 4, 1]
+    assert [len(page.tasks) for page in found] == [5, 4]
 
 
 def test_a_page_has_a_bound(store: Store) -> None:
@@ -181,3 +182,40 @@ def test_looking_changes_nothing(store: Store) -> None:
 def test_a_queue_that_was_never_added_to_has_no_tasks(store: Store) -> None:
     assert store.page(QUEUE, ALL, None, 5) == Page([], None)
     assert store.page(QUEUE, Wanted(Status.DEAD), Place("due"), 5) == Page([], None)
+
+
+def test_a_page_looks_on_behind_tasks_of_others(store: Store, clock: HandClock) -> None:
+    store.add([new(f"t{n:04}", delay_ms=n + 1, tenant="others") for n in range(1_000)])
+    store.cancel(QUEUE, [f"t{n:04}" for n in range(1_000)], tenant="others")
+    clock.advance(1)
+    bring(store, "done", "mine")
+    [only] = pages(store)
+    assert [task.id for task in only.tasks] == ["mine"]
+
+
+def test_a_cursor_behind_tasks_of_others_does_not_tell_when_those_ended(
+    store: Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_steps, "MAX_STEPS", 1)
+    store.add([new(f"t{n:04}", tenant="others", delay_ms=n) for n in range(1_000)])
+    ends = []
+    for n in range(0, 1_000, 100):
+        store.cancel(QUEUE, [f"t{m:04}" for m in range(n, n + 100)], tenant="others")
+        ends.append(store.now())
+        clock.advance(60_000)
+    bring(store, "done", "mine")
+    done = Wanted(Status.DONE)
+    found = pages(store, done)
+    cursors = [page.next for page in found if page.next]
+    assert cursors
+    assert [task.id for page in found for task in page.tasks] == ["mine"]
+    assert all(place.at == 0 for place in cursors)
+    assert not [end for end in ends for place in cursors if f"{end:012x}" in place.id]
+    again = store.page(QUEUE, done, None, 3).next
+    assert (again, again and again.id) != (cursors[0], cursors[0].id), "two of one place have nothing in common"
+
+
+@pytest.mark.parametrize("text", ["~", "~zz", "~" + "0" * 28, "~" + "f" * 60])
+def test_a_hidden_place_that_nobody_made_begins_somewhere(store: Store, text: str) -> None:
+    bring(store, "done", "mine")
+    assert len(store.page(QUEUE, ALL, Place("done", 0, text), 3).tasks) <= 1

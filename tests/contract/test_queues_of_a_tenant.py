@@ -48,14 +48,26 @@ def test_of_a_batch_with_a_queue_too_many_nothing_is_added(narrow: Store, clock:
     assert names(narrow) == set(), "what was made for it passes away"
 
 
-def test_queues_of_others_and_of_everybody_do_not_count(narrow: Store) -> None:
+def test_queues_of_everybody_do_not_count_and_those_of_others_as_ones_own(narrow: Store) -> None:
     add(narrow, task("theirs", "globex"), task("nobodys", "-"))
-    for queue in ("theirs", "nobodys", "default", "reminders", "one", "two"):
+    for queue in ("default", "reminders", "theirs", "one"):
         assert add(narrow, task(queue)) == [Reply.CREATED]
     assert add(narrow, *[task(f"q{n}", "-") for n in range(9)]) == [Reply.CREATED] * 9
+    for queue in ("nobodys", "three"):
+        with pytest.raises(QuotaExceeded):
+            narrow.add([task(queue)])
+    assert add(narrow, task("three", "globex")) == [Reply.CREATED]
+
+
+def test_a_queue_that_others_still_use_makes_room_once_its_tenant_has_left_it(narrow: Store, clock: HandClock) -> None:
+    add(narrow, task("one"), task("two"), task("one", "globex"), task("two", "-"))
+    narrow.cancel("one", ["a"], tenant="acme")
     with pytest.raises(QuotaExceeded):
         narrow.add([task("three")])
-    assert add(narrow, task("three", "globex")) == [Reply.CREATED]
+    clock.advance(FORGET_MS)
+    assert add(narrow, task("three")) == [Reply.CREATED]
+    with pytest.raises(QuotaExceeded):
+        narrow.add([task("four")])
 
 
 def test_a_queue_of_several_shards_is_one(narrow: Store) -> None:

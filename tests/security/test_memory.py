@@ -43,7 +43,7 @@ LONG_TEXTS: list[Callable[[int], Any]] = [
 
 
 MEGABYTE = 1024 * 1024
-NUMBERS = ",".join(["0"] * 600_000)
+NUMBERS = ",".join(["0"] * 300_000)
 TWICE = '{"a":1,"a":2}'
 NO_BODIES = [
     f'{{"tasks":[{NUMBERS}],"a":1,"a":2}}',

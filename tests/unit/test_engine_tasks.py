@@ -1,18 +1,16 @@
 """The verbs on tasks: what each raises, and where the result comes from."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from duecourse import errors
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
-from duecourse.domain.task import NewTask, Status, Task
+from duecourse.domain.task import Status, Task
 from duecourse.engine.kinds import OwnKinds
 from duecourse.engine.tasks import REJECTIONS, Tasks
 from duecourse.ports.results import Result
-from duecourse.ports.tasks import AddReply, Alone, Move
-from tests.support.clock import START, HandClock
+from duecourse.ports.tasks import Move
+from tests.support.clock import START
 from tests.support.egress import anywhere
 from tests.support.ledger import bring, claim_one, new, settle
 
@@ -170,21 +168,3 @@ def test_a_table_that_is_away_is_told(store: MemoryStore) -> None:
     settle(store, claim_one(store), Ending.DONE)
     with pytest.raises(errors.ResultsUnavailable):
         Tasks(store, Away(), KINDS, anywhere).get(QUEUE, "a")
-
-
-class Filling(MemoryStore):
-    """A store that takes no more than the first task of a batch."""
-
-    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[AddReply]:
-        super().add(tasks[:1], echo=echo, alone=alone)
-        raise errors.PartlyAdded([errors.Part(task.id, index == 0) for index, task in enumerate(tasks)])
-
-
-def test_a_batch_that_was_cut_off_is_told_in_its_own_order(clock: HandClock) -> None:
-    store = Filling(clock)
-    with pytest.raises(errors.PartlyAdded):
-        store.add([new("before")])
-    tasks = Tasks(store, None, KINDS, anywhere)
-    with pytest.raises(errors.PartlyAdded) as caught:
-        tasks.add_many([new("a"), new("before"), new("b")], since=START)
-    assert caught.value.parts == [errors.Part("a", True), errors.Part("before", True), errors.Part("b", False)]

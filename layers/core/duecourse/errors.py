@@ -207,6 +207,13 @@ class VersionConflict(Conflict):
         super().__init__(f"The {what} has another version than `if_version`: read it again, then decide.")
 
 
+class ChangedSince(Conflict):
+    """Another request made a change after the first try of this one, which may be done: look, then send a new key."""
+
+    code = "changed-since"
+    reason = "changed"
+
+
 class LeaseLost(Conflict):
     """The lease has lapsed or another request settled the task: this token settles nothing."""
 

@@ -264,7 +264,7 @@ class Settings:
     tenant_max_queues: Annotated[
         int,
         number(0, 10_000),
-        "Quota of each tenant: maximum number of queues that it may make by adding tasks or queries, "
+        "Quota of each tenant: maximum number of queues that it may use by adding tasks or queries, "
         "`default` and `reminders` aside; 0 for no quota.",
     ] = 0
     tenant_max_queries: Annotated[

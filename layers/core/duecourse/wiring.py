@@ -24,6 +24,7 @@ from duecourse.engine.firing import Firer
 from duecourse.engine.idempotency import Idempotency
 from duecourse.engine.kinds import Kinds, LedgerKinds, OwnKinds
 from duecourse.engine.leases import Leases
+from duecourse.engine.many import Many
 from duecourse.engine.meetings import Meetings
 from duecourse.engine.notifications import with_content
 from duecourse.engine.queries import Queries, QueryLimits
@@ -366,6 +367,11 @@ class App(Outside):
     def idempotency(self) -> Idempotency:
         """Requests with an Idempotency-Key."""
         return Idempotency(self.store.idempotency())
+
+    @lazy
+    def many(self) -> Many:
+        """The verbs on many tasks at once."""
+        return Many(self.store)
 
     @lazy
     def queues(self) -> Queues:

@@ -18,12 +18,22 @@ class Act(StrEnum):
     CANCEL = "cancel"
 
 
+class Reached(NamedTuple):
+    """Place of a call's last step: after the task `id` of that instant, in one state of one shard."""
+
+    shard: int
+    status: Status
+    at: int = 0
+    id: str = ""
+
+
 class Bulk(NamedTuple):
     """Request: at most `limit` tasks of these states, one kind, group and error ("": all), `min_age_ms` old or older.
 
     `error` is a part of the error, in which `#` matches any text.
     The age counts from the add for a scheduled or leased task, from its end for others. Completion notifications that
-    are scheduled or leased are left out.
+    are scheduled or leased are left out. With `before` (epoch ms), tasks whose age begins later, or that a caller
+    changed later, are left out; with `until`, tasks behind that place.
     """
 
     act: Act
@@ -33,15 +43,8 @@ class Bulk(NamedTuple):
     min_age_ms: int = 0
     limit: int = DEFAULT_BULK
     error: str = ""
-
-
-class Reached(NamedTuple):
-    """Place of a call's last step: after the task `id` of that instant, in one state of one shard."""
-
-    shard: int
-    status: Status
-    at: int = 0
-    id: str = ""
+    before: int = 0
+    until: Reached | None = None
 
 
 class BulkResult(NamedTuple):

@@ -159,7 +159,8 @@ class Schedule:
 
     `limit` is the number of times after which it ends, None for no limit. Each occurrence is due `lead_ms` before its
     nominal time and up to `jitter_ms` after that, and dead `deadline_ms` after it was due. A backfill adds occurrences
-    `of` another schedule. `file` is the number of the file that made it, 0 for none.
+    `of` another schedule. `file` is the number of the file that made it, 0 for none. `mark` is that of the request with
+    a key that wrote it last, "" for none.
     """
 
     id: str
@@ -181,6 +182,7 @@ class Schedule:
     by: str = ""
     of: str = ""
     file: int = 0
+    mark: str = ""
 
     def __repr__(self) -> str:
         return brief(self, "id", "kind", "queue", "paused")
@@ -304,13 +306,18 @@ class Firing(NamedTuple):
 
 
 class Purge(NamedTuple):
-    """Request to delete at most `limit` schedules, those after an id; a kind and a beginning of the id, "" for any."""
+    """Request to delete at most `limit` schedules, those after an id; a kind and a beginning of the id, "" for any.
+
+    Those whose ids come behind `until` stay, if one is given, and those that were added later than `before` (epoch ms).
+    """
 
     kind: str = ""
     prefix: str = ""
     after: str = ""
     limit: int = 1_000
     dry_run: bool = False
+    until: str = ""
+    before: int | None = None
 
 
 class Purged(NamedTuple):

@@ -4,19 +4,22 @@ import logging
 import secrets
 from collections.abc import Callable
 
+from duecourse.domain.keyed import KeyedTry
 from duecourse.errors import InvalidInput, KeyInUse, KeyReused, QuotaExceeded, StoreMisused, StoreUnavailable
 from duecourse.ports.idempotency import IdempotencyStore, KeyedRequest, RequestState
 
 log = logging.getLogger("duecourse.requests")
 
-Do = Callable[[int], bytes]
-"""Does a request and answers it, given the time (epoch ms) since which it may be done in part, 0 if it is new."""
 QUOTA = "tenant_max_bytes"
 """Quota of a deployment that bounds the answers of each tenant, too."""
 SKEW_MS = 1_000
 """Maximum lag of the clock of the server with the tasks behind that of the one with the requests."""
 Saved = Callable[[BaseException], bytes | None]
 """Answer to keep for an error; None for a fault, after which the same request may be tried again."""
+
+
+Do = Callable[[KeyedTry], bytes]
+"""Does a request and answers it."""
 
 
 class Idempotency:
@@ -30,7 +33,7 @@ class Idempotency:
 
         `do` has `lock_ms`. Raises what `do` raises, and KeyReused, KeyInUse, StoreUnavailable; and QuotaExceeded for a
         new request whose tenant has used up what it may have kept. A request that InvalidInput or QuotaExceeded rejects
-        was never begun: the key is free again.
+        at its first try was never begun: the key is free again.
         """
         owner = secrets.token_bytes(8)
         claimed = self._store.begin(sent, owner, lock_ms)
@@ -42,10 +45,15 @@ class Idempotency:
             raise QuotaExceeded(QUOTA, claimed.left_ms)
         if claimed.state is RequestState.ENDED:
             return claimed.answer
+        since = max(1, claimed.begun_at - SKEW_MS) if claimed.state is RequestState.AGAIN else 0
+        seed = f"{sent.tenant}\0{sent.key}\0{sent.fingerprint.hex()}"
+        this = KeyedTry(seed, since, claimed.note, lambda note: self._store.note(sent, owner, note))
         try:
-            answer = do(max(1, claimed.begun_at - SKEW_MS) if claimed.state is RequestState.AGAIN else 0)
+            answer = do(this)
         except (InvalidInput, QuotaExceeded):
-            self._end(lambda: self._store.forget(sent, owner))
+            # An earlier try may have done it, before a time passed or a quota was full: that must stay known.
+            is_new = claimed.state is RequestState.FRESH
+            self._end(lambda: (self._store.forget if is_new else self._store.release)(sent, owner))
             raise
         except BaseException as error:
             rejection = saved(error)

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable
 from hashlib import sha256
 
+from duecourse.domain.keyed import KeyedTry
 from duecourse.domain.lease import begin_nonce
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
 from duecourse.domain.seals import without
@@ -32,14 +33,25 @@ class Leases:
         self._runner = runner
         self._lease_ms = lease_ms
 
-    def begin(self, queue: str, delivery: Lease, lease_ms: int | None, worker: str, invocation: str = "") -> Task:
+    def begin(
+        self,
+        queue: str,
+        delivery: Lease,
+        lease_ms: int | None,
+        worker: str,
+        invocation: str = "",
+        keyed: KeyedTry | None = None,
+    ) -> Task:
         """Begin a task that was handed over, for `lease_ms`, else as long as any lease; answers it under that lease.
 
-        `worker` is a text of the caller's own, "" for none: the same again is answered as before. `invocation` is the
-        id of a Lambda invocation: the failure record of another one does not end this run.
+        `worker` is a text of the caller's own, "" for none: the same again is answered as before. So is a request that
+        carries a key. `invocation` is the id of a Lambda invocation: the failure record of another one does not end
+        this run.
         """
         task = self._task(queue, delivery)
-        own = sha256(f"{delivery.token}\0{worker}".encode()).digest() if worker else secrets.token_bytes(4)
+        own = keyed.mark() if keyed else secrets.token_bytes(4)
+        if worker:
+            own = sha256(f"{delivery.token}\0{worker}".encode()).digest()
         nonce = begin_nonce(delivery.token, invocation, own)
         [begun] = self._store.begin(self._shard(task), [delivery], lease_ms or self._lease_ms, [nonce])
         if not begun.token:
@@ -61,17 +73,27 @@ class Leases:
             raise LeaseLost
         return settled
 
-    def extend(self, queue: str, lease: Lease, lease_ms: int) -> int:
-        """Let the lease end `lease_ms` from now; answers that instant."""
-        shard = self._shard(self._task(queue, lease))
-        [end] = self._store.extend(shard, [lease], lease_ms)
+    def extend(self, queue: str, lease: Lease, lease_ms: int, keyed: KeyedTry | None = None) -> int:
+        """Let the lease end `lease_ms` from now; answers that instant.
+
+        A repeat gives no more time than the first try did, and shortens no lease that ends later by now.
+        """
+        shard, is_repeat = self._shard(self._task(queue, lease)), False
+        if keyed:
+            until: int = keyed.first_saw(lambda: self._store.now() + lease_ms)
+            is_repeat = keyed.is_repeat
+            lease_ms = max(1, until - self._store.now()) if is_repeat else lease_ms
+        [end] = self._store.extend(shard, [lease], lease_ms, at_least=is_repeat)
         if not end:
             raise LeaseLost
         return end
 
-    def save(self, queue: str, lease: Lease, state: str) -> None:
-        """Keep a checkpoint (JSON text) for the task's next run."""
-        if not self._store.save(self._shard(self._task(queue, lease)), lease, state):
+    def save(self, queue: str, lease: Lease, state: str, keyed: KeyedTry | None = None) -> None:
+        """Keep a checkpoint (JSON text) for the task's next run. A repeat leaves a newer one as it is."""
+        task = self._task(queue, lease)
+        saw: str = keyed.first_saw(lambda: task.state_json) if keyed else ""
+        instead_of = saw if keyed and keyed.is_repeat else None
+        if not self._store.save(self._shard(task), lease, state, instead_of=instead_of):
             raise LeaseLost
 
     def _cleared(self, task: Task, detail: str) -> str:

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from duecourse.domain.batches import cut, grouped
+from duecourse.domain.keyed import KeyedTry
 from duecourse.domain.lateness import added_up, quantile
 from duecourse.domain.near import alike
 from duecourse.domain.queues import QueueChanges, QueueSettings, QueueStatus, ShardStatus, Stats
 from duecourse.domain.task import Shard
-from duecourse.errors import QueueNotFound, StoreMisused
+from duecourse.errors import ChangedSince, QueueNotFound, StoreMisused
 from duecourse.ports.ledger import Away
 from duecourse.ports.queues import QueueStore
 
@@ -64,14 +65,21 @@ class Queues:
         seen = _view(queue, settings, shards, stats, late)
         return replace(seen, dead_by_tenant=self._store.dead_by_tenant(shards)) if owners else seen
 
-    def configure(self, queue: str, changes: QueueChanges, *, create: bool = False) -> QueueStatus:
+    def configure(
+        self, queue: str, changes: QueueChanges, *, create: bool = False, keyed: KeyedTry | None = None
+    ) -> QueueStatus:
         """Change the settings of a queue; with `create` it need not exist, so that no slip of a name makes one.
 
-        Raises QueueNotFound, InvalidInput and StoreUnavailable.
+        A repeat of a request with a key changes nothing twice. Raises QueueNotFound, InvalidInput, StoreUnavailable,
+        and ChangedSince where another change came, and that of the first try is not known.
         """
         if not (create or any(shard.queue == queue for shard in self._store.shards())):
             raise QueueNotFound(queue, self._near(queue, None), ADVICE)
-        self._store.configure(queue, changes)
+        mark = keyed.mark() if keyed else b""
+        saw: str = keyed.first_saw(lambda: self._store.mark_of(queue)) if keyed else ""
+        seen = saw if keyed and keyed.is_repeat else None
+        if not self._store.configure(queue, changes, mark=mark, seen=seen):
+            raise ChangedSince
         return self.get(queue)
 
     def _each(self, after: str, tenant: str | None) -> Iterator[QueueStatus]:

@@ -2,9 +2,11 @@
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from duecourse.domain.content import Digest, unfilled
+from duecourse.domain.keyed import KeyedTry
 from duecourse.domain.reminder import KIND, MAX_TASKS, QUEUE, Channel, Recipient, Reminder, due, starting
 from duecourse.domain.reminder_status import Made, Moved, MovedTask, ReminderStatus, Shown
 from duecourse.domain.seals import hidden_of
@@ -16,16 +18,19 @@ from duecourse.engine.reach import Dial, Reach, check_number, check_place, sent_
 from duecourse.engine.seals import Seals
 from duecourse.engine.tasks import REJECTIONS, require_room
 from duecourse.errors import (
+    ChangedSince,
     FieldError,
     InvalidInput,
     ReminderTooLarge,
     SealBroken,
+    TaskCancelled,
+    TaskDone,
     TaskLeased,
     TaskNotFound,
     TaskScheduled,
 )
 from duecourse.ports.sender import Message
-from duecourse.ports.tasks import AddReply, Alone, Move, Reply, TaskStore
+from duecourse.ports.tasks import AddReply, Alone, Move, Reply, TaskStore, Version
 from duecourse.ports.writer import Letter, Writer
 
 log = logging.getLogger("duecourse.engine")
@@ -68,12 +73,13 @@ class Reminders:
         """The same verbs for another source of requests."""
         return Reminders(self._store, self._write, self._reach, self._seals, self._dial, self._most, by)
 
-    def add(self, reminder: Reminder, tenant: str = DEFAULT_TENANT) -> Made:
+    def add(self, reminder: Reminder, tenant: str = DEFAULT_TENANT, *, since: int = 0) -> Made:
         """Schedule a reminder's tasks in one step.
 
         The same reminder again (same start, leads, recipients and words) changes nothing, so that a request whose
-        answer was lost can be sent again. Another reminder under a live one's id raises TaskScheduled or TaskLeased;
-        once no task of the old one is live, its id is free.
+        answer was lost can be sent again. With `since` (epoch ms), what was added under its id since then is it.
+        Another reminder under a live one's id raises TaskScheduled or TaskLeased; once no task of the old one is live,
+        its id is free.
 
         Raises InvalidInput where the start has passed, a message cannot be written, a webhook must not be called or a
         credential cannot be sealed. Raises ReminderTooLarge, and QuotaExceeded over a quota of its tenant.
@@ -85,7 +91,7 @@ class Reminders:
         if sum(len(task.payload.encode()) for task in wanted) > MAX_BYTES:
             raise ReminderTooLarge
         self._write(Letter(payload, reminder.starts_at, tenant) for payload in _payloads(reminder, wanted))
-        return self._add(reminder, wanted, tenant)
+        return self._add(reminder, wanted, tenant, since=since)
 
     def add_checked(self, reminder: Reminder, tenant: str = DEFAULT_TENANT) -> Made:
         """Schedule the tasks of a reminder whose messages were written out before, without credentials.
@@ -103,10 +109,15 @@ class Reminders:
         """Starts (epoch ms) of the messages of a reminder that are pending or sent; none for no such reminder."""
         return {_start(task) for task in sound(self._messages(id, tenant)) if task.status in MOVABLE}
 
-    def _add(self, reminder: Reminder, wanted: list[NewTask], tenant: str, *, sent_besides: bool = False) -> Made:
+    def _add(
+        self, reminder: Reminder, wanted: list[NewTask], tenant: str, *, sent_besides: bool = False, since: int = 0
+    ) -> Made:
         group = self._store.group(QUEUE, reminder.id, tenant)
         existing = _without_occurrences(group)
         content = reminder.content_task(tenant, self._by)
+        if since and any(task.created_at >= since for task in existing):
+            self._confirm(reminder.id)
+            return Made(False, [DueTask(task.id, task.due_at) for task in existing])
         if self._is_same(reminder.digest, wanted, _to_compare(existing, wanted, sent_besides=sent_besides)):
             if content:
                 self._contents.restore(content)
@@ -121,7 +132,7 @@ class Reminders:
         require_room(added, "remind_before", "recipients")
         if not added:
             return self._add(
-                reminder, wanted, tenant, sent_besides=sent_besides
+                reminder, wanted, tenant, sent_besides=sent_besides, since=since
             )  # another came between the look and the add
         return Made(True, [DueTask(task.id, task.due_at or 0) for task in wanted])
 
@@ -165,7 +176,20 @@ class Reminders:
         newest = max(tasks, key=lambda task: (task.status is Status.SCHEDULED, task.generation))
         return ReminderStatus(id, _start(newest), tasks, self._contents.shown(newest))
 
-    def move(self, id: str, starts_at: int, tenant: str = DEFAULT_TENANT, *, checked: bool = False) -> Moved:
+    def versions(self, id: str, tenant: str = DEFAULT_TENANT) -> dict[str, list[Any]]:
+        """Generation, due time and state of each message, as JSON. Raises TaskNotFound."""
+        return {one.id: [one.generation, one.due_at, one.status] for one in self._group(id, tenant)}
+
+    def move(
+        self,
+        id: str,
+        starts_at: int,
+        tenant: str = DEFAULT_TENANT,
+        *,
+        checked: bool = False,
+        keyed: KeyedTry | None = None,
+        saw: Mapping[str, Sequence[Any]] | None = None,
+    ) -> Moved:
         """Give every pending task its time before the new start (epoch ms), in one step.
 
         The messages are written out for it, unless that was `checked` before.
@@ -173,14 +197,19 @@ class Reminders:
         What was sent for another start is sent again for this one; what is being sent is left alone and named.
         Raises TaskNotFound, TaskCancelled, TaskDead, and InvalidInput where the start has passed, or a message cannot
         be written for it. Raises QuotaExceeded where a quota of the tenant leaves no room for what is sent again.
+
+        A repeat of a request with a key moves nothing twice: `saw` is what `versions` answered its first try. Raises
+        ChangedSince where another change came, and that of the first try is not known.
         """
         now = self._now_before(starts_at)
         tasks = sound(self._in_state(id, MOVABLE, tenant))
         stale = [task for task in tasks if task.status in LIVE or _start(task) != starts_at]
         if not checked:
             self._write(self._letter(task, starts_at) for task in self._opened(stale))
-        moves = [_move(task, starts_at, now)._replace(by=self._by) for task in stale]
+        moves = [self._move(task, starts_at, now, keyed, saw) for task in stale]
         replies = self._store.move(QUEUE, moves, tenant, group=id)
+        if Reply.CHANGED in replies and Reply.OK not in replies:
+            raise ChangedSince
         require_room([AddReply(id, reply) for reply in replies], "starts_at")
         _reject_if_gone(replies, id, tenant)
         moved = zip(stale, moves, replies, strict=True)
@@ -192,15 +221,45 @@ class Reminders:
             sent=[task.id for task in tasks if task.status is Status.DONE],
         )
 
-    def cancel(self, id: str, *, force: bool = False, tenant: str = DEFAULT_TENANT) -> None:
+    def _move(
+        self,
+        task: Task,
+        starts_at: int,
+        now: int,
+        keyed: KeyedTry | None,
+        saw: Mapping[str, Sequence[Any]] | None,
+    ) -> Move:
+        moved = _move(task, starts_at, now)._replace(by=self._by, mark=keyed.mark(task.id) if keyed else b"")
+        return moved if saw is None else moved._replace(seen=Version(*saw.get(task.id, (0, 0))[:2]))
+
+    def cancel(
+        self,
+        id: str,
+        *,
+        force: bool = False,
+        tenant: str = DEFAULT_TENANT,
+        saw: Mapping[str, Sequence[Any]] | None = None,
+    ) -> None:
         """Cancel every pending task in one step and delete the dead ones; with `force`, cancel those being sent too.
 
         Raises TaskNotFound, and TaskDone or TaskCancelled where nothing is pending. Raises TaskLeased, with the ids
         being sent, after all the others are cancelled. A message that is cancelled by force may already be out.
+
+        With `saw`, what `versions` answered the first try of a request, nothing is cancelled that was added since.
         """
-        tasks = self._in_state(id, CANCELLABLE, tenant)
+        newest, was_pending = None, False
+        if saw is not None:
+            newest = max(one[0] for one in saw.values())
+            was_pending = any(one[2] in CANCELLABLE for one in saw.values())
+        try:
+            tasks = self._in_state(id, CANCELLABLE, tenant)
+        except (TaskNotFound, TaskDone, TaskCancelled):
+            if was_pending:
+                self._confirm(id)
+                return
+            raise
         ids = [task.id for task in tasks]
-        replies = self._store.cancel(QUEUE, ids, force=force, tenant=tenant, group=id, by=self._by)
+        replies = self._store.cancel(QUEUE, ids, force=force, tenant=tenant, group=id, by=self._by, newest=newest)
         leased = [task_id for task_id, reply in zip(ids, replies, strict=True) if reply is Reply.LEASED]
         self._contents.look_soon(tasks)
         if leased:

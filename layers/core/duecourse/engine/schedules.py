@@ -5,6 +5,7 @@ from copy import copy
 from itertools import count, islice
 from typing import Any
 
+from duecourse.domain.keyed import KeyedTry
 from duecourse.domain.near import nearest
 from duecourse.domain.notification import Notify, is_url
 from duecourse.domain.queues import Throttle
@@ -32,7 +33,7 @@ from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task
 from duecourse.domain.times import MAX_INSTANT, format_instant
 from duecourse.domain.values import maker, replaced
 from duecourse.engine.course import Course
-from duecourse.errors import FieldError, InvalidInput, ScheduleExists, TaskNotFound, VersionConflict
+from duecourse.errors import ChangedSince, FieldError, InvalidInput, ScheduleExists, TaskNotFound, VersionConflict
 from duecourse.ports.calendar import Calendar
 from duecourse.ports.schedules import Fired, Put, ScheduleStore
 
@@ -83,13 +84,19 @@ class Schedules:
         self._fits = fits
         self._runs = runs
         self._by = by
+        self._keyed: KeyedTry | None = None
         self._course = Course(store, calendar)
 
-    def speaking_as(self, by: str) -> "Schedules":
-        """The same verbs for another source of requests."""
+    def speaking_as(self, by: str, keyed: KeyedTry | None = None) -> "Schedules":
+        """The same verbs for another source of requests; `keyed` is the try of a request that carries a key."""
         same = copy(self)
-        same._by = by  # noqa: SLF001 - of its own class
+        same._by, same._keyed = by, keyed  # noqa: SLF001 - of its own class
         return same
+
+    @property
+    def _mark(self) -> str:
+        """Mark of the request with a key, "" without one."""
+        return self._keyed.mark().hex() if self._keyed else ""
 
     def now(self) -> int:
         """The store's own time (epoch ms)."""
@@ -98,7 +105,8 @@ class Schedules:
     def add(self, schedule: Schedule) -> tuple[ScheduleStatus, bool]:
         """Add a schedule; the second value is False where the same one is there already, and nothing was changed.
 
-        Raises InvalidInput, QuotaExceeded, and ScheduleExists where another schedule has its id.
+        At a repeat, what was added under its id since the first try is it. Raises InvalidInput, QuotaExceeded, and
+        ScheduleExists where another schedule has its id.
         """
         now = self._store.now()
         starting = self.checked(replaced(schedule, by=self._by), now)
@@ -110,7 +118,8 @@ class Schedules:
                 starting, progress, at, tuple(upcoming), (), why(starting, progress, Throttle(now=at))
             ), True
         kept = self._kept(schedule.queue, schedule.id, schedule.tenant)
-        if not self.is_same(schedule, kept.schedule):
+        since = self._keyed.since if self._keyed else 0
+        if not (0 < since <= kept.created_at or self.is_same(schedule, kept.schedule)):
             raise ScheduleExists
         return self._status(kept), False
 
@@ -153,7 +162,8 @@ class Schedules:
     def is_same(self, asked: Schedule, kept: Schedule) -> bool:
         """True if a request asks for what there is; without a start of its own it may have begun at any time."""
         wanted = self.checked(asked, kept.rule.starts_at)
-        return replaced(wanted, rule=wanted.rule.as_kept(kept.rule), by=kept.by, file=kept.file) == kept
+        as_kept = {"rule": wanted.rule.as_kept(kept.rule), "by": kept.by, "file": kept.file, "mark": kept.mark}
+        return replaced(wanted, **as_kept) == kept
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> ScheduleStatus:
         """One schedule. Raises TaskNotFound."""
@@ -174,16 +184,34 @@ class Schedules:
     ) -> ScheduleStatus:
         """Change fields of a schedule, in one step. A running occurrence finishes.
 
-        `changes` are fields of Schedule and, as `rule`, fields of Rule. Raises TaskNotFound, InvalidInput, and
-        VersionConflict where its version is not `if_version`.
+        `changes` are fields of Schedule and, as `rule`, fields of Rule. A repeat changes nothing twice.
+        Raises TaskNotFound, InvalidInput, VersionConflict where its version is not `if_version`, and ChangedSince where
+        another change came, and that of the first try is not known.
         """
+        mark = self._mark
+        saw = self._first_saw(queue, id, tenant)
         for _ in range(TRIES):
             kept = self._kept(queue, id, tenant)
+            if saw and saw != version_of(kept):
+                if kept.schedule.mark == mark:
+                    self._store.confirm(self._store.shard_of(queue, "", id))
+                    return self._status(kept)
+                raise ChangedSince
             if if_version not in {None, kept.progress.version}:
                 break
-            if self._write(kept, self._with(kept.schedule, changes)):
+            if self._write(kept, self._with(kept.schedule, {"mark": mark} | changes)):
                 return self.get(queue, id, tenant)
         raise VersionConflict
+
+    def _first_saw(self, queue: str, id: str, tenant: str) -> list[int]:
+        """Version of the schedule at the first try of the request, at a repeat of it; [] where this is the first.
+
+        Raises TaskNotFound.
+        """
+        if not self._keyed:
+            return []
+        saw: list[int] = self._keyed.first_saw(lambda: version_of(self._kept(queue, id, tenant)))
+        return saw if self._keyed.is_repeat else []
 
     def _write(self, kept: Kept, schedule: Schedule) -> bool:
         """Change a schedule that is there; False where it has fired, or was changed, meanwhile."""
@@ -204,19 +232,32 @@ class Schedules:
         return later if OF_TASKS.isdisjoint(others) else self._prepared(later)
 
     def delete(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> None:
-        """Delete a schedule; its occurrences stay. Raises TaskNotFound."""
-        if not self._store.drop_schedule(queue, id, tenant):
+        """Delete a schedule; its occurrences stay. Raises TaskNotFound.
+
+        A repeat leaves alone what was added under the id since the first try.
+        """
+        saw = self._first_saw(queue, id, tenant)
+        if not self._store.drop_schedule(queue, id, tenant, created_at=saw[0] if saw else None) and not saw:
             raise self._absent(queue, id, tenant)
 
     def run(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> str:
         """Add one occurrence now, beside the series; answers its id.
 
-        Raises TaskNotFound, and QuotaExceeded or BeyondQuota, with nothing changed.
+        A repeat adds the occurrence of the first try, unless that did. Raises TaskNotFound, and QuotaExceeded or
+        BeyondQuota, with nothing changed.
         """
+        saw: list[int] = []
+        if self._keyed:
+            saw = self._keyed.first_saw(lambda: self._next_run(queue, id, tenant))
         for _ in range(TRIES):
-            kept = self._kept(queue, id, tenant)
+            kept = self._store.schedule(queue, id, tenant)
+            if saw and (kept is None or self._has_run(kept, saw)):
+                self._store.confirm(self._store.shard_of(queue, "", id))
+                return occurrence_id(id, saw[1])
+            if kept is None:
+                raise self._absent(queue, id, tenant)
             now = self._store.now()
-            nominal = next(at for at in count(now) if self._task(kept.schedule, occurrence_id(id, at)) is None)
+            nominal = saw[1] if saw else self._free_time(kept.schedule, now)
             task = kept.schedule.occurrence(nominal, now)._replace(by=self._by)
             recent = (*kept.progress.recent, Occurrence(nominal, Became.LIVE))[-RECENT:]
             firing = Firing(kept, (task,), replaced(kept.progress, recent=recent), by_hand=True)
@@ -225,15 +266,35 @@ class Schedules:
                 return task.id
         raise VersionConflict
 
+    def _free_time(self, schedule: Schedule, now: int) -> int:
+        """The first nominal time from now on of which there is no task."""
+        return next(at for at in count(now) if self._task(schedule, occurrence_id(schedule.id, at)) is None)
+
+    def _next_run(self, queue: str, id: str, tenant: str) -> list[int]:
+        """When a schedule was added, and the nominal time of a run of it. Raises TaskNotFound."""
+        kept = self._kept(queue, id, tenant)
+        return [kept.created_at, self._free_time(kept.schedule, self._store.now())]
+
+    def _has_run(self, kept: Kept, saw: list[int]) -> bool:
+        """True if a run was added, or its schedule is another by now."""
+        created_at, nominal = saw
+        is_known = any(one.nominal == nominal for one in kept.progress.recent)
+        return (
+            kept.created_at != created_at
+            or is_known
+            or bool(self._task(kept.schedule, occurrence_id(kept.schedule.id, nominal)))
+        )
+
     def backfill(
         self, queue: str, id: str, span: tuple[int, int], overlap: Overlap | None, tenant: str = DEFAULT_TENANT
     ) -> int:
         """Add the occurrences from `span[0]` up to `span[1]` now, some each second; answers how many there are.
 
-        What was added before is not added again while its task is kept. Raises TaskNotFound, InvalidInput for over
-        MAX_BACKFILL of them or one that is yet to come, and ScheduleExists while a span with this beginning is being
-        added.
+        What was added before is not added again while its task is kept; a repeat adds nothing where the first try did.
+        Raises TaskNotFound, InvalidInput for over MAX_BACKFILL of them or one that is yet to come, and ScheduleExists
+        while a span with this beginning is being added.
         """
+        saw = self._first_saw(queue, id, tenant)
         kept, now = self._kept(queue, id, tenant), self._store.now()
         since, to = span
         rule = _reaching(replaced(kept.schedule.rule, until=to - 1), since)
@@ -256,11 +317,27 @@ class Schedules:
                 overlap=overlap or kept.schedule.overlap,
                 paused=False,
                 by=self._by,
+                mark=self._mark,
             )
             progress = Progress(nominal=nominals[0], next_at=now, zones=self._calendar.version)
-            if self._store.put_schedule(filling, progress).put is not Put.CREATED:
+            if saw and (kept.created_at != saw[0] or self._was_filled(kept.schedule, nominals)):
+                self._store.confirm(self._store.shard_of(queue, "", id))
+                return len(nominals)
+            if self._store.put_schedule(filling, progress).put is not Put.CREATED and not (
+                saw and self._is_filled_by_this(filling)
+            ):
                 raise ScheduleExists(f"The occurrences from {format_instant(since)} on are being added already.")
         return len(nominals)
+
+    def _was_filled(self, schedule: Schedule, nominals: list[int]) -> bool:
+        """True if an occurrence of a span was added since the first try of this request."""
+        since = self._keyed.since if self._keyed else 0
+        tasks = (self._task(schedule, occurrence_id(schedule.id, at)) for at in nominals)
+        return any(task and task.created_at >= since for task in tasks)
+
+    def _is_filled_by_this(self, filling: Schedule) -> bool:
+        kept = self._store.schedule(filling.queue, filling.id, filling.tenant)
+        return kept is not None and kept.schedule.mark == filling.mark
 
     def preview(self, asked: Preview) -> list[Upcoming]:
         """The nominal times of a rule; nothing is stored. Raises InvalidInput."""
@@ -346,6 +423,11 @@ def shown_times(calendar: Calendar, time_zone: str, times: Iterable[tuple[int, i
         found.append(make_upcoming(nominal, due_at, local, local[OFFSET] != before[OFFSET]))
         before = local
     return found
+
+
+def version_of(kept: Kept) -> list[int]:
+    """When a schedule was added, and its version."""
+    return [kept.created_at, kept.progress.version]
 
 
 def _passed(schedule: Schedule, one: Occurrence, task: Task | None) -> Passed:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from duecourse import errors
 from duecourse.domain.batches import pieces
+from duecourse.domain.keyed import KeyedTry
 from duecourse.domain.notification import Notify, is_url
 from duecourse.domain.order import AddResult, Item, Order
 from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted
@@ -18,10 +19,10 @@ from duecourse.domain.values import replaced
 from duecourse.engine.kinds import Kinds
 from duecourse.engine.polls import check_poll
 from duecourse.engine.reach import Reach, check_places
-from duecourse.errors import DuecourseError, FieldError, InvalidInput, Part, PartlyAdded, TaskNotFound, bounded
+from duecourse.errors import DuecourseError, FieldError, InvalidInput, TaskNotFound, bounded
 from duecourse.ports.ledger import Ledger
 from duecourse.ports.results import Results
-from duecourse.ports.tasks import BEYOND, MAX_ADD, QUOTAS, AddReply, Move, Reply, TaskStore
+from duecourse.ports.tasks import BEYOND, MAX_ADD, QUOTAS, AddReply, Move, Reply, Seen, TaskStore, Version
 
 CLIENT = "client"
 """Source of what a program with a Client asks for; that program knows the store's address."""
@@ -32,7 +33,10 @@ REJECTIONS: dict[Reply, type[DuecourseError]] = {
     Reply.CANCELLED: errors.TaskCancelled,
     Reply.DEAD: errors.TaskDead,
     Reply.PAST_DEADLINE: errors.PastDeadline,
+    Reply.CHANGED: errors.ChangedSince,
 }
+ENDED_ALREADY = frozenset({Reply.ABSENT, Reply.CANCELLED, Reply.CHANGED})
+"""Replies to a repeated cancel of a task that it, or a change that came later, has ended."""
 
 
 def rejection(reply: Reply, wait_ms: int = 0, fields: Sequence[str] = ("payload",)) -> DuecourseError | None:
@@ -108,27 +112,28 @@ class Tasks:
         self._check = check
         self._least_interval_ms = least_interval_ms
         self._results_at = results_at
+        self._keyed: KeyedTry | None = None
 
-    def speaking_as(self, by: str) -> "Tasks":
-        """The same verbs for another source of requests."""
+    def speaking_as(self, by: str, keyed: KeyedTry | None = None) -> "Tasks":
+        """The same verbs for another source of requests; `keyed` is the try of a request that carries a key."""
         same = copy(self)
-        same._by = by  # noqa: SLF001 - of its own class
+        same._by, same._keyed = by, keyed  # noqa: SLF001 - of its own class
         return same
 
-    def add(self, task: NewTask, *, since: int = 0) -> AddResult:
+    def add(self, task: NewTask) -> AddResult:
         """Schedule one task. Raises InvalidInput, a Conflict, QuotaExceeded, BeyondQuota or StoreUnavailable.
 
-        `since`: what was added under its id since then (epoch ms), done or dead by now too, is it, and is left alone.
+        At a repeat, what was added under its id since the first try, done or dead by now too, is it, and is left alone.
         """
-        [item] = self._add([self._prepare(task, self._store.now)], since)
+        [item] = self._add([self._prepare(task, self._store.now)])
         if isinstance(item, DuecourseError):
             raise item
         return item
 
-    def add_many(self, tasks: Sequence[NewTask], *, since: int = 0) -> list[Item]:
+    def add_many(self, tasks: Sequence[NewTask]) -> list[Item]:
         """Schedule up to MAX_ADD tasks, in one step a shard; returns each one's result, or the error that rejects it.
 
-        A wrong field rejects them all. For `since` see `add`. Raises InvalidInput, with every wrong field, and
+        A wrong field rejects them all. For a repeat see `add`. Raises InvalidInput, with every wrong field, and
         StoreUnavailable: as PartlyAdded, which lists the tasks, where the store has some of them.
         """
         now = cache(self._store.now)  # asked for once, and only where a deadline needs it
@@ -140,24 +145,11 @@ class Tasks:
                 wrong += [FieldError(f"tasks.{index}.{one.field}", one.problem) for one in error.problems]
         if wrong:
             raise InvalidInput(bounded(wrong))
-        return self._add(ready, since)
+        return self._add(ready)
 
-    def _add(self, ready: Sequence[NewTask], since: int) -> list[Item]:
-        found = [self._added(task, since) if since else None for task in ready]
-        fresh = [task for task, existing in zip(ready, found, strict=True) if existing is None]
-        try:
-            added = iter(self._store.add(fresh, echo=True))
-        except PartlyAdded as error:
-            parts = iter(error.parts)
-            raise PartlyAdded([Part(one.id, True) if one else next(parts) for one in found]) from error
-        return [AddResult(existing, False) if existing else _result(next(added)) for existing in found]
-
-    def _added(self, task: NewTask, since: int) -> Task | None:
-        existing = self._store.get(task.queue, task.id, task.tenant)
-        if existing is None or existing.created_at < since:
-            return None
-        self._store.confirm(self._store.shard_of(task.queue, task.id, existing.group))
-        return existing
+    def _add(self, ready: Sequence[NewTask]) -> list[Item]:
+        since = self._keyed.since if self._keyed else 0
+        return [_result(one) for one in self._store.add(ready, echo=True, since=since)]
 
     def runs(self, kind: str) -> bool:
         """True if something is known that runs tasks of this kind."""
@@ -205,22 +197,59 @@ class Tasks:
         return replaced(task, result_json="") if task.kept_at else task
 
     def move(self, queue: str, move: Move, tenant: str = DEFAULT_TENANT) -> Task:
-        """Give a scheduled task a new due time, with force also a leased one. Raises TaskNotFound or a Conflict."""
-        [reply] = self._store.move(queue, [move._replace(by=self._by)], tenant)
+        """Give a scheduled task a new due time, with force also a leased one. Raises TaskNotFound or a Conflict.
+
+        A repeat moves nothing twice. Raises ChangedSince where another change came, and the first try's is not known.
+        """
+        move = move._replace(by=self._by)
+        if self._keyed:
+            seen = self._first_saw(self._keyed, queue, move.id, tenant)
+            move = move._replace(mark=self._keyed.mark(move.id), seen=seen.version if self._keyed.is_repeat else None)
+        [reply] = self._store.move(queue, [move], tenant)
         require(reply, queue, move.id, tenant)
         return self.get(queue, move.id, tenant)
 
     def cancel(self, queue: str, id: str, *, force: bool = False, tenant: str = DEFAULT_TENANT) -> None:
-        """Cancel a scheduled task (with force a leased one), delete a dead one. Raises TaskNotFound or a Conflict."""
-        [reply] = self._store.cancel(queue, [id], force=force, tenant=tenant, by=self._by)
+        """Cancel a scheduled task (with force a leased one), delete a dead one. Raises TaskNotFound or a Conflict.
+
+        A repeat leaves alone what was added under the id since the first try.
+        """
+        seen = self._first_saw(self._keyed, queue, id, tenant) if self._keyed else None
+        is_repeat = self._keyed is not None and self._keyed.is_repeat
+        newest = seen.version.generation if seen and is_repeat else None
+        [reply] = self._store.cancel(queue, [id], force=force, tenant=tenant, by=self._by, newest=newest)
+        if seen and is_repeat and reply in ENDED_ALREADY:
+            may_cancel = seen.status in {Status.SCHEDULED, Status.DEAD} or (force and seen.status is Status.LEASED)
+            reply = Reply.OK if may_cancel else Reply(seen.status)
+            self._store.confirm(self._store.shard_of(queue, id))
         require(reply, queue, id, tenant)
 
     def replay(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
-        """Schedule a dead task for now, with all attempts and as much time as at first. Raises as `cancel` does."""
+        """Schedule a dead task for now, with all attempts and as much time as at first. Raises as `cancel` does.
+
+        A repeat replays no task that was replayed, or added again, since the first try.
+        """
+        seen = self._first_saw(self._keyed, queue, id, tenant) if self._keyed else None
         dead = stored(self._store, queue, id, tenant)
-        [reply] = self._store.replay(queue, [id], tenant, deadlines_ms=[deadline_ms(dead)], by=self._by)
+        again = [seen.version] if seen and self._keyed and self._keyed.is_repeat else []
+        [reply] = self._store.replay(queue, [id], tenant, deadlines_ms=[deadline_ms(dead)], by=self._by, seen=again)
+        if seen and reply is Reply.CHANGED:
+            reply = Reply.OK if seen.status is Status.DEAD else Reply(seen.status)
+            self._store.confirm(self._store.shard_of(queue, id, dead.group))
         require(reply, queue, id, tenant)
         return self.get(queue, id, tenant)
+
+    def _first_saw(self, keyed: KeyedTry, queue: str, id: str, tenant: str) -> Seen:
+        """The task as the first try of the request saw it. Raises TaskNotFound."""
+
+        def look() -> list[Any]:
+            seen = self._store.seen(queue, id, tenant)
+            if seen is None:
+                raise TaskNotFound(id, queue, tenant)
+            return [*seen.version, seen.status]
+
+        generation, due_at, status = keyed.first_saw(look)
+        return Seen(Version(generation, due_at), Status(status))
 
     def page(self, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str = DEFAULT_TENANT) -> Page:
         """Some of a queue's tasks in their order, those that follow `after`; results that are kept elsewhere aside."""
@@ -237,24 +266,33 @@ class Tasks:
 
         Raises QuotaExceeded where a quota of the tenant leaves room for none.
         """
-        dead, after = self._dead(queue, asked, tenant)
-        delays = [asked.delay_ms(index) for index in range(len(dead))]
-        now = self._store.now()
-        if asked.dry_run:
-            replies = [Reply.OK] * len(dead)
-        else:
-            ids, ends = [task.id for task in dead], [deadline_ms(task) for task in dead]
-            replies = self._store.replay(queue, ids, tenant, delays_ms=delays, deadlines_ms=ends, by=self._by)
+        keyed = None if asked.dry_run else self._keyed
+        plan = keyed.first_saw(lambda: self._plan(queue, asked, tenant)) if keyed else self._plan(queue, asked, tenant)
+        ids, ends = [one[0] for one in plan["dead"]], [one[3] for one in plan["dead"]]
+        delays = [asked.delay_ms(index) for index in range(len(ids))]
+        replies = [Reply.OK] * len(ids)
+        if not asked.dry_run:
+            again = [Version(one[1], one[2]) for one in plan["dead"]] if keyed and keyed.is_repeat else []
+            replies = self._store.replay(
+                queue, ids, tenant, delays_ms=delays, deadlines_ms=ends, by=self._by, seen=again
+            )
         replayed = [
-            DueTask(task.id, now + delay)
-            for task, delay, reply in zip(dead, delays, replies, strict=True)
-            if reply is Reply.OK
+            DueTask(id, plan["now"] + delay)
+            for id, delay, reply in zip(ids, delays, replies, strict=True)
+            if reply in {Reply.OK, Reply.CHANGED}  # changed: by the first try
         ]
         over = [error for reply in replies if reply in QUOTAS and (error := rejection(reply))]
         if over and not replayed:
             raise over[0]
+        after = Place(*plan["next"]) if plan["next"] else None
         next = asked.after if over else after  # what is over a quota stays dead, and is asked for again
         return Replayed(replayed, bool(over) or after is not None, next and next.cursor)
+
+    def _plan(self, queue: str, asked: Replay, tenant: str) -> dict[str, Any]:
+        """The dead tasks of a replay as JSON: id, version and time to the deadline of each, and the place behind."""
+        dead, after = self._dead(queue, asked, tenant)
+        rows = [[task.id, task.generation, task.due_at, deadline_ms(task)] for task in dead]
+        return {"dead": rows, "next": after, "now": self._store.now()}
 
     def _dead(self, queue: str, asked: Replay, tenant: str) -> tuple[list[Task], Place | None]:
         """The oldest dead tasks, at most as many as asked for, and the place after which there may be more."""

@@ -31,13 +31,15 @@ class RequestState(StrEnum):
 class SavedResponse(NamedTuple):
     """State of a request: its answer if it has ended; the time (ms) to wait, for another process or for the quota.
 
-    `begun_at` is when it was first begun (epoch ms), where it was and is the caller's now.
+    `begun_at` is when it was first begun (epoch ms), where it was and is the caller's now. `note` is then what an
+    earlier try noted, b"" for nothing.
     """
 
     state: RequestState
     answer: bytes = b""
     left_ms: int = 0
     begun_at: int = 0
+    note: bytes = b""
 
 
 class KeyedRequest(NamedTuple):
@@ -61,6 +63,9 @@ class IdempotencyStore(Protocol):
         The same owner again gets the same answer. A tenant may have as much kept as its quota says, and as much again
         in each KEPT_MS. The answer to a request that was begun is kept, however large it is.
         """
+
+    def note(self, sent: KeyedRequest, owner: bytes, note: bytes) -> bool:
+        """Note what the owner saw, for every later try of the request; False where it is not the owner's any more."""
 
     def end(self, sent: KeyedRequest, owner: bytes, answer: bytes) -> bool:
         """Keep the answer; False where the request is not the owner's any more."""

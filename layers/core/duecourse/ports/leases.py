@@ -163,5 +163,8 @@ class LeaseStore(Ledger, Protocol):
         is not begun may be extended too, and may save a state.
         """
 
-    def save(self, shard: Shard, lease: Lease, state: str) -> bool:
-        """Keep `state` (JSON text) for the task's next run; False where the lease is lost."""
+    def save(self, shard: Shard, lease: Lease, state: str, *, instead_of: str | None = None) -> bool:
+        """Keep `state` (JSON text) for the task's next run; False where the lease is lost.
+
+        With `instead_of`, a state that is another by now stays.
+        """

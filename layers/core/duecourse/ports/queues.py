@@ -18,8 +18,15 @@ class QueueStore(Figures, Protocol):
     """The ledger for those who set its queues and look at them."""
 
     def configure(
-        self, queue: str, changes: QueueChanges, *, default: bool = False, tenant: str = DEFAULT_TENANT
-    ) -> None:
+        self,
+        queue: str,
+        changes: QueueChanges,
+        *,
+        default: bool = False,
+        tenant: str = DEFAULT_TENANT,
+        mark: bytes = b"",
+        seen: str | None = None,
+    ) -> bool:
         """Change the given settings of a queue, from the next claim on.
 
         They are one record, which is written in one step: after a failure all of them are changed, or none is. A shard
@@ -30,7 +37,13 @@ class QueueStore(Figures, Protocol):
         lower than the number of shards. A `default` changes only settings that are not set, and the queue may still be
         forgotten, FORGET_MS later at the earliest. Where the queue is new, it is among those that `tenant` made: raises
         QuotaExceeded where these are too many.
+
+        `mark` is 8 bytes of this change alone. With `seen`, which `mark_of` answered, a queue that another change has
+        set since stays as it is, and the answer is False.
         """
+
+    def mark_of(self, queue: str) -> str:
+        """Number of the newest change of a queue's settings, and its mark; "" for no change."""
 
     def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
         """Settings of each of some queues, as a whole."""

@@ -69,12 +69,19 @@ class ScheduleStore(Throttled, Protocol):
         """Ids of schedules of a tenant in a queue, 2,000 at most, in no order; no backfills."""
 
     def drop_schedule(
-        self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, generation: int | None = None
+        self,
+        queue: str,
+        id: str,
+        tenant: str = DEFAULT_TENANT,
+        *,
+        generation: int | None = None,
+        created_at: int | None = None,
     ) -> bool:
         """Delete a schedule, and cancel the occurrence that waits for another.
 
-        False where it is not there, or is of another `generation`. Its other occurrences stay. Its backfills add
-        nothing any more, even if it is added again: the next step of each deletes it.
+        False where it is not there, or is of another `generation`, or was added later than `created_at`. Its
+        other occurrences stay. Its backfills add nothing any more, even if it is added again: the next step of each
+        deletes it.
         """
 
     def coming_schedules(self) -> Iterator[Kept]:

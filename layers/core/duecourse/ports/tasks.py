@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from duecourse.domain.pages import Page, Place, Wanted
-from duecourse.domain.task import DEFAULT_TENANT, NewTask, Task
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, Status, Task
 from duecourse.ports.ledger import Throttled
 
 MAX_ADD = 1_000
@@ -15,7 +15,8 @@ MAX_ADD = 1_000
 class Reply(StrEnum):
     """Effect of a verb on one task; those after OK are rejections.
 
-    OVER_… is over a quota of the tenant, BEYOND_… more than the whole of one, for which no wait makes room.
+    OVER_… is over a quota of the tenant, BEYOND_… more than the whole of one, for which no wait makes room. CHANGED is
+    a task that is no longer as the caller saw it.
     """
 
     CREATED = "created"
@@ -30,6 +31,7 @@ class Reply(StrEnum):
     CANCELLED = "cancelled"
     DEAD = "dead"
     PAST_DEADLINE = "past_deadline"
+    CHANGED = "changed"
     OVER_PENDING = "over_pending"
     OVER_BYTES = "over_bytes"
     OVER_ADDS = "over_adds"
@@ -78,6 +80,23 @@ class Alone(NamedTuple):
     bytes: int = 0
 
 
+class Version(NamedTuple):
+    """Version of a task: another after each change of a caller. Of a replacement that waits for it, the replacement's.
+
+    An add draws another generation; a move, a replay and a run that comes again give another due time.
+    """
+
+    generation: int
+    due_at: int
+
+
+class Seen(NamedTuple):
+    """A task as a look at it found it."""
+
+    version: Version
+    status: Status
+
+
 class Move(NamedTuple):
     """A new due time for one task: `due_at` where given, else `delay_ms` from the server's now.
 
@@ -86,6 +105,8 @@ class Move(NamedTuple):
     A deadline that was given as a duration moves along. One that was given as an instant stays: a task that would not
     be due before it is answered PAST_DEADLINE and not moved. If a replacement waits for a task that is taken by force,
     the replacement takes its place at once and is moved.
+    `mark` is 8 bytes of this move alone: a task that has it in its log was moved by it before, and is answered OK. With
+    `seen`, a task of another version is answered CHANGED and not moved.
     """
 
     id: str
@@ -95,17 +116,22 @@ class Move(NamedTuple):
     force: bool = False
     revive: bool = False
     by: str = ""
+    mark: bytes = b""
+    seen: Version | None = None
 
 
 class TaskStore(Throttled, Protocol):
     """The ledger for those who ask for tasks."""
 
-    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[AddReply]:
+    def add(
+        self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None, since: int = 0
+    ) -> list[AddReply]:
         """Schedule tasks, at most MAX_ADD to a shard; `on_duplicate` of each decides if its id exists already.
 
         Each shard's tasks are one step, a great many are several. A step is done or not; if the store fails between two
         steps, PartlyAdded names the tasks that it has.
         A task that is not as far `apart` from its group's others as it asks is answered KEPT, without a record.
+        With `since`, a task that was added or debounced at that instant or later, in whatever state, is answered KEPT.
         With `alone`, all tasks are of one tenant and its group: all are added in one step, or none (an empty answer).
         A task over a quota of its tenant is answered with that quota and not added; with `alone` then none is. Raises
         QuotaExceeded, with nothing added, where a queue is new and its tenant has made as many as it may.
@@ -113,6 +139,9 @@ class TaskStore(Throttled, Protocol):
 
     def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
         """The tasks of a group, by id."""
+
+    def seen(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Seen | None:
+        """Version and status of one task, None for none. Raises TaskDamaged."""
 
     def page(self, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str = DEFAULT_TENANT) -> Page:
         """At most `limit` of a queue's tasks, at most MAX_PAGE, in their order, those that follow `after`.
@@ -135,11 +164,13 @@ class TaskStore(Throttled, Protocol):
         tenant: str = DEFAULT_TENANT,
         group: str = "",
         by: str = "",
+        newest: int | None = None,
     ) -> list[Reply]:
         """Cancel scheduled tasks and delete dead ones, in the same steps as `move`.
 
         Also take a leased task from its worker with `force`, and cancel it together with a waiting replacement; the
-        record is then that of the replacement.
+        record is then that of the replacement. With `newest`, a task of a later generation, or with a replacement of a
+        later one, is answered CHANGED and left alone.
         """
 
     def replay(
@@ -151,9 +182,11 @@ class TaskStore(Throttled, Protocol):
         delays_ms: Sequence[int] = (),
         deadlines_ms: Sequence[int] = (),
         by: str = "",
+        seen: Sequence[Version] = (),
     ) -> list[Reply]:
         """Schedule dead tasks again: a fresh set of attempts, the same generation, their log kept.
 
         Each is due its one of `delays_ms` from now, and dead its one of `deadlines_ms` (0: never) after that; without
-        them, now and never. One that is over a quota of its tenant stays dead.
+        them, now and never. One that is over a quota of its tenant stays dead. With `seen`, the version of each, a task
+        of another version is answered CHANGED.
         """

@@ -7,6 +7,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import ApiGatewayResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
+from duecourse.domain.keyed import KeyedTry
 from duecourse.domain.quotas import quotas_of
 from duecourse.ports.idempotency import KeyedRequest
 from duecourse.routes import request
@@ -24,8 +25,8 @@ def idempotent(app: ApiGatewayResolver, next_middleware: NextMiddleware) -> Resp
     if key is None:
         return next_middleware(app)
 
-    def do(since: int) -> bytes:
-        asked.since = since
+    def do(this: KeyedTry) -> bytes:
+        asked.keyed = this
         return _pack(next_middleware(app))
 
     quota = quotas_of(asked.app.settings.tenant_quotas, asked.tenant).tenant_max_bytes or 0

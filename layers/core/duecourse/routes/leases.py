@@ -9,7 +9,7 @@ from duecourse.domain.times import format_instant
 from duecourse.errors import LeaseLost, TaskNotFound
 from duecourse.ports.leases import Lease
 from duecourse.routes.parts import Id, Queue, needs, rejects
-from duecourse.routes.request import app, tenant
+from duecourse.routes.request import app, served, tenant
 from duecourse.wire.http import leases
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
@@ -20,7 +20,8 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 @rejects(TaskNotFound, LeaseLost)
 def begin_task(id: Id, body: leases.BeginTask, queue: Queue = DEFAULT_QUEUE) -> leases.BeginAnswer:
     """Begin a task that was handed over: 409 where another began it, or it was given back; do not run it then."""
-    task = app().leases.begin(queue, Lease(id, body.token, tenant()), body.time, body.worker, body.invocation)
+    delivery = Lease(id, body.token, tenant())
+    task = app().leases.begin(queue, delivery, body.time, body.worker, body.invocation, served().keyed)
     expires_at = format_instant(task.lease_expires_at)
     return {"token": task.token, "expires_at": expires_at, "run": task.run, "attempt": task.attempt}
 
@@ -38,7 +39,8 @@ def settle_task(id: Id, body: leases.SettleTask, queue: Queue = DEFAULT_QUEUE) -
 @rejects(TaskNotFound, LeaseLost)
 def extend_task(id: Id, body: leases.ExtendLease, queue: Queue = DEFAULT_QUEUE) -> leases.LeaseAnswer:
     """Extend a lease."""
-    return {"expires_at": format_instant(app().leases.extend(queue, Lease(id, body.token, tenant()), body.time))}
+    end = app().leases.extend(queue, Lease(id, body.token, tenant()), body.time, served().keyed)
+    return {"expires_at": format_instant(end)}
 
 
 @router.post("/tasks/<id>/save")
@@ -46,5 +48,5 @@ def extend_task(id: Id, body: leases.ExtendLease, queue: Queue = DEFAULT_QUEUE) 
 @rejects(TaskNotFound, LeaseLost)
 def save_task(id: Id, body: leases.SaveState, queue: Queue = DEFAULT_QUEUE) -> Response[None]:
     """Save a checkpoint."""
-    app().leases.save(queue, Lease(id, body.token, tenant()), dump_state(body.state))
+    app().leases.save(queue, Lease(id, body.token, tenant()), dump_state(body.state), served().keyed)
     return Response(204)

@@ -6,10 +6,10 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
 from duecourse.domain.access import Role
-from duecourse.domain.bulk import DEFAULT_BULK
+from duecourse.domain.bulk import DEFAULT_BULK, Bulk, BulkResult
 from duecourse.domain.dead import Deaths, group_deaths
 from duecourse.domain.task import Status
-from duecourse.errors import QueueNotFound, QuotaExceeded
+from duecourse.errors import ChangedSince, QueueNotFound, QuotaExceeded
 from duecourse.routes.parts import QueueInPath, needs, rejects
 from duecourse.routes.request import app, by, served, tenant
 from duecourse.wire.http import bulk, dead, pages, queues
@@ -51,10 +51,11 @@ def get_queue(queue: QueueInPath) -> queues.QueueAnswer:
 
 @router.patch("/queues/<queue>")
 @needs(Role.OPERATOR)
-@rejects(QueueNotFound)
+@rejects(QueueNotFound, ChangedSince)
 def set_queue(queue: QueueInPath, body: queues.SetQueue) -> queues.QueueAnswer:
     """Change the settings of a queue; with `create` the queue need not exist yet."""
-    return {"queue": queues.show_queue(app().queues.configure(queue, body.changes(), create=body.create))}
+    status = app().queues.configure(queue, body.changes(), create=body.create, keyed=served().keyed)
+    return {"queue": queues.show_queue(status)}
 
 
 @router.get("/queues/<queue>/dead")
@@ -81,7 +82,8 @@ def list_dead(
 def replay_dead(queue: QueueInPath, body: queues.ReplayDead) -> queues.ReplayedAnswer:
     """Replay the dead tasks of a queue, oldest first; a dry run only lists them."""
     return queues.show_replayed(
-        app().tasks.speaking_as(by()).replay_dead(queue, body.replay(), tenant()), dry_run=body.dry_run
+        app().tasks.speaking_as(by(), served().keyed).replay_dead(queue, body.replay(), tenant()),
+        dry_run=body.dry_run,
     )
 
 
@@ -91,7 +93,7 @@ def replay_dead(queue: QueueInPath, body: queues.ReplayDead) -> queues.ReplayedA
 def purge(queue: QueueInPath, body: bulk.PurgeTasks) -> bulk.PurgedAnswer:
     """Delete the tasks of one state of a queue; a dry run only counts them."""
     asked = body.bulk()
-    done = app().store.bulk(queue, asked, bulk.start_of(body.cursor, asked.statuses), tenant(), by=by())
+    done = _act(queue, asked, body.cursor)
     return {"purged": done.tasks, **bulk.show_many(done, dry_run=body.dry_run)}
 
 
@@ -101,5 +103,10 @@ def purge(queue: QueueInPath, body: bulk.PurgeTasks) -> bulk.PurgedAnswer:
 def cancel_many(queue: QueueInPath, body: bulk.CancelTasks) -> bulk.CancelledAnswer:
     """Cancel the tasks of a queue by group, kind or state; a dry run only counts them."""
     asked = body.bulk()
-    done = app().store.bulk(queue, asked, bulk.start_of(body.cursor, asked.statuses), tenant(), by=by())
+    done = _act(queue, asked, body.cursor)
     return {"cancelled": done.tasks, **bulk.show_many(done, dry_run=body.dry_run)}
+
+
+def _act(queue: str, asked: Bulk, cursor: str | None) -> BulkResult:
+    start = bulk.start_of(cursor, asked.statuses)
+    return app().many.act(queue, asked, start, tenant(), by(), served().keyed)

@@ -40,7 +40,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 def add_reminder(body: requests.AddReminder) -> Response[answers.AddReminderAnswer]:
     """Add a reminder; 201 if it is new, 200 if the same reminder already exists."""
     asked = body.asked(served().new_id)
-    made = app().meetings.speaking_as(by(KIND)).add(asked, tenant())
+    made = app().meetings.speaking_as(by(KIND), served().keyed).add(asked, tenant())
     count_added(len(made.tasks) if made.created else 0)
     return answer(201 if made.created else 200, answers.show_added(asked.id, made))
 
@@ -71,6 +71,7 @@ def get_reminder(id: ReminderId) -> answers.ReminderAnswer:
     errors.TaskCancelled,
     errors.TaskDead,
     errors.VersionConflict,
+    errors.ChangedSince,
     errors.ReminderTooLarge,
     errors.SealBroken,
     errors.QuotaExceeded,
@@ -78,7 +79,7 @@ def get_reminder(id: ReminderId) -> answers.ReminderAnswer:
 )
 def move_reminder(id: ReminderId, body: requests.ChangeReminder) -> answers.MoveReminderAnswer:
     """Move a reminder to a new start, or change one that comes again."""
-    return answers.show_moved(app().meetings.speaking_as(by(KIND)).change(id, body.change(), tenant()))
+    return answers.show_moved(app().meetings.speaking_as(by(KIND), served().keyed).change(id, body.change(), tenant()))
 
 
 @router.delete("/reminders/<id>")
@@ -93,7 +94,7 @@ def move_reminder(id: ReminderId, body: requests.ChangeReminder) -> answers.Move
 )
 def cancel_reminder(id: ReminderId, force: Force = False) -> Response[None]:
     """Cancel a reminder; one that comes again does so no more, and what was moved by hand stays."""
-    app().meetings.speaking_as(by(KIND)).cancel(id, force=force, tenant=tenant())
+    app().meetings.speaking_as(by(KIND), served().keyed).cancel(id, force=force, tenant=tenant())
     return Response(204)
 
 
@@ -103,12 +104,13 @@ def cancel_reminder(id: ReminderId, force: Force = False) -> Response[None]:
     errors.TaskNotFound,
     errors.TaskCancelled,
     errors.TaskDead,
+    errors.ChangedSince,
     errors.QuotaExceeded,
     errors.BeyondQuota,
 )
 def move_occurrence(id: ReminderId, at: OccurrenceAt, body: requests.MoveOccurrence) -> answers.MoveReminderAnswer:
     """Move one occurrence of a reminder that comes again, and no other."""
-    verbs = app().meetings.speaking_as(by(KIND))
+    verbs = app().meetings.speaking_as(by(KIND), served().keyed)
     return answers.show_moved(verbs.move_occurrence(id, at, body.starts_at, tenant()))
 
 
@@ -117,5 +119,5 @@ def move_occurrence(id: ReminderId, at: OccurrenceAt, body: requests.MoveOccurre
 @rejects(errors.TaskNotFound, errors.TaskLeased, errors.TaskCancelled, errors.QuotaExceeded, errors.BeyondQuota)
 def cancel_occurrence(id: ReminderId, at: OccurrenceAt, force: Force = False) -> Response[None]:
     """Cancel one occurrence of a reminder that comes again, and no other."""
-    app().meetings.speaking_as(by(KIND)).cancel_occurrence(id, at, force=force, tenant=tenant())
+    app().meetings.speaking_as(by(KIND), served().keyed).cancel_occurrence(id, at, force=force, tenant=tenant())
     return Response(204)

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any
 
 from duecourse.domain.access import Principal, Role, principal_of
+from duecourse.domain.keyed import KeyedTry
 from duecourse.domain.task import DEFAULT_TENANT, new_id
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire.http.gateways import BALANCER
@@ -34,13 +35,18 @@ class Request:
         """Source of a request that did not come by HTTP; "" for one that did."""
         self.remaining_ms = remaining_ms
         """Milliseconds that the function may still take."""
-        self.since = 0
-        """Time (epoch ms) since which this request may have been done in part; 0 where it is new."""
+        self.keyed: KeyedTry | None = None
+        """The try of a request with an Idempotency-Key; None where it has none."""
         self._event = event
         self._context: Mapping[str, Any] = event["requestContext"]
         self.method: str = self._context["http"]["method"]
         self._headers = {name.lower(): str(value) for name, value in event["headers"].items()}
         self._numbers = count()
+
+    @property
+    def since(self) -> int:
+        """Time (epoch ms) since which this request may have been done in part; 0 where it is new."""
+        return self.keyed.since if self.keyed else 0
 
     @cached_property
     def principal(self) -> Principal | None:

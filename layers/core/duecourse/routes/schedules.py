@@ -10,7 +10,15 @@ from pydantic import BeforeValidator
 
 from duecourse.domain.access import Role
 from duecourse.domain.task import DEFAULT_QUEUE
-from duecourse.errors import BeyondQuota, LedgerTooOld, QuotaExceeded, ScheduleExists, TaskNotFound, VersionConflict
+from duecourse.errors import (
+    BeyondQuota,
+    ChangedSince,
+    LedgerTooOld,
+    QuotaExceeded,
+    ScheduleExists,
+    TaskNotFound,
+    VersionConflict,
+)
 from duecourse.routes.parts import answer, count_added, needs, rejects
 from duecourse.routes.request import app, by, served, tenant
 from duecourse.wire.http import schedule_answers as answers
@@ -36,7 +44,7 @@ ChangedQueue = Annotated[
 @rejects(ScheduleExists, LedgerTooOld, QuotaExceeded, BeyondQuota)
 def add_schedule(body: requests.AddSchedule) -> Response[answers.AddScheduleAnswer]:
     """Add a schedule; 201 if it is new, 200 if the same schedule already exists."""
-    status, created = app().schedules.speaking_as(by()).add(body.schedule(tenant(), served().new_id))
+    status, created = app().schedules.speaking_as(by(), served().keyed).add(body.schedule(tenant(), served().new_id))
     return answer(201 if created else 200, {"schedule": answers.show_schedule(status), "created": created})
 
 
@@ -56,7 +64,7 @@ def purge_schedules(
     body: Annotated[requests.PurgeSchedules, Body()], queue: ChangedQueue = DEFAULT_QUEUE
 ) -> answers.PurgedSchedulesAnswer:
     """Delete schedules by kind or by the beginning of their ids; a dry run only counts them."""
-    done = app().store.purge_schedules(queue, body.purge(), tenant())
+    done = app().many.purge_schedules(queue, body.purge(), tenant(), served().keyed)
     return {"purged": done.schedules, "dry_run": body.dry_run, "next_after": done.next or None}
 
 
@@ -86,12 +94,14 @@ def get_schedule(id: ScheduleId, queue: Queue = DEFAULT_QUEUE) -> answers.Schedu
 
 @router.patch("/schedules/<id>")
 @needs(Role.CALLER)
-@rejects(TaskNotFound, VersionConflict, QuotaExceeded, BeyondQuota)
+@rejects(TaskNotFound, VersionConflict, ChangedSince, QuotaExceeded, BeyondQuota)
 def change_schedule(
     id: ScheduleId, body: requests.ChangeSchedule, queue: ChangedQueue = DEFAULT_QUEUE
 ) -> answers.ScheduleAnswer:
     """Change, pause or resume a schedule. A running occurrence finishes."""
-    status = app().schedules.speaking_as(by()).change(queue, id, body.changes(), body.if_version, tenant())
+    status = (
+        app().schedules.speaking_as(by(), served().keyed).change(queue, id, body.changes(), body.if_version, tenant())
+    )
     return {"schedule": answers.show_schedule(status)}
 
 
@@ -100,7 +110,7 @@ def change_schedule(
 @rejects(TaskNotFound)
 def delete_schedule(id: ScheduleId, queue: ChangedQueue = DEFAULT_QUEUE) -> Response[None]:
     """Delete a schedule: no further occurrence comes, and a running one finishes."""
-    app().schedules.speaking_as(by()).delete(queue, id, tenant())
+    app().schedules.speaking_as(by(), served().keyed).delete(queue, id, tenant())
     return Response(204)
 
 
@@ -109,7 +119,7 @@ def delete_schedule(id: ScheduleId, queue: ChangedQueue = DEFAULT_QUEUE) -> Resp
 @rejects(TaskNotFound, VersionConflict, QuotaExceeded, BeyondQuota)
 def run_schedule(id: ScheduleId, queue: ChangedQueue = DEFAULT_QUEUE) -> Response[answers.RunAnswer]:
     """Add one occurrence now, beside the series."""
-    task_id = app().schedules.speaking_as(by()).run(queue, id, tenant())
+    task_id = app().schedules.speaking_as(by(), served().keyed).run(queue, id, tenant())
     count_added(1)
     return answer(201, {"id": task_id})
 
@@ -121,5 +131,9 @@ def backfill_schedule(
     id: ScheduleId, body: Annotated[requests.BackfillSchedule, Body()], queue: ChangedQueue = DEFAULT_QUEUE
 ) -> Response[answers.BackfillAnswer]:
     """Add the occurrences of a past span now, some each second."""
-    occurrences = app().schedules.speaking_as(by()).backfill(queue, id, (body.from_, body.to), body.overlap, tenant())
+    occurrences = (
+        app()
+        .schedules.speaking_as(by(), served().keyed)
+        .backfill(queue, id, (body.from_, body.to), body.overlap, tenant())
+    )
     return answer(201, {"occurrences": occurrences})

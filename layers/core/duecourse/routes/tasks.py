@@ -12,6 +12,7 @@ from duecourse.domain.pages import Wanted
 from duecourse.domain.task import DEFAULT_QUEUE, Status
 from duecourse.errors import (
     BeyondQuota,
+    ChangedSince,
     PastDeadline,
     QuotaExceeded,
     TaskCancelled,
@@ -53,7 +54,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 @rejects(TaskScheduled, TaskLeased, TaskDead, PastDeadline, QuotaExceeded, BeyondQuota)
 def add_task(body: Annotated[AskedTask, Body()]) -> Response[AddAnswer]:
     """Add a task; 201 if it is new, 200 if the id already exists."""
-    taken = app().tasks.speaking_as(by()).add(owned(body, tenant(), served().new_id), since=served().since)
+    taken = app().tasks.speaking_as(by(), served().keyed).add(owned(body, tenant(), served().new_id))
     count_added(int(taken.created))
     return answer(201 if taken.created else 200, {"task": show_task(taken.task), "created": taken.created})
 
@@ -64,7 +65,7 @@ def add_task(body: Annotated[AskedTask, Body()]) -> Response[AddAnswer]:
 def add_tasks(body: Annotated[AskedBatch, Body()]) -> BatchAnswer:
     """Add up to 1,000 tasks. A wrong field rejects all of them; an id's state or a quota rejects one."""
     asked = [owned(task, tenant(), served().new_id) for task in body]
-    items = app().tasks.speaking_as(by()).add_many(asked, since=served().since)
+    items = app().tasks.speaking_as(by(), served().keyed).add_many(asked)
     count_added(sum(isinstance(item, AddResult) and item.created for item in items))
     return show_batch([task.id for task in asked], items)
 
@@ -97,11 +98,11 @@ def get_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
 
 @router.patch("/tasks/<id>")
 @needs(Role.CALLER)
-@rejects(TaskNotFound, TaskLeased, TaskDone, TaskCancelled, TaskDead, PastDeadline)
+@rejects(TaskNotFound, TaskLeased, TaskDone, TaskCancelled, TaskDead, PastDeadline, ChangedSince)
 def move_task(id: Id, body: MoveTask, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Move a task to a new due time."""
     move = Move(id, due_at=body.due_at, delay_ms=body.delay or 0, force=body.force)
-    return {"task": show_task(app().tasks.speaking_as(by()).move(queue, move, tenant()))}
+    return {"task": show_task(app().tasks.speaking_as(by(), served().keyed).move(queue, move, tenant()))}
 
 
 @router.get("/tasks/<id>/why")
@@ -117,7 +118,7 @@ def why_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> WhyAnswer:
 @rejects(TaskNotFound, TaskScheduled, TaskLeased, TaskDone, TaskCancelled, QuotaExceeded)
 def replay_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
     """Replay a dead task now, with all its attempts and the full time to its deadline."""
-    return {"task": show_task(app().tasks.speaking_as(by()).replay(queue, id, tenant()))}
+    return {"task": show_task(app().tasks.speaking_as(by(), served().keyed).replay(queue, id, tenant()))}
 
 
 @router.delete("/tasks/<id>")
@@ -125,5 +126,5 @@ def replay_task(id: Id, queue: Queue = DEFAULT_QUEUE) -> TaskAnswer:
 @rejects(TaskNotFound, TaskLeased, TaskDone, TaskCancelled)
 def cancel_task(id: Id, queue: Queue = DEFAULT_QUEUE, force: Force = False) -> Response[None]:
     """Cancel a task, or delete a dead one."""
-    app().tasks.speaking_as(by()).cancel(queue, id, force=force, tenant=tenant())
+    app().tasks.speaking_as(by(), served().keyed).cancel(queue, id, force=force, tenant=tenant())
     return Response(204)

@@ -33,6 +33,14 @@ class _Packed(NamedTuple):
     arguments: tuple[arguments.Argument, ...]
 
 
+class _How(NamedTuple):
+    """Terms of an add: see TaskStore.add."""
+
+    echo: bool
+    alone: Alone | None = None
+    since: int = 0
+
+
 Piece: TypeAlias = Callable[[], list[_Packed]]
 """Tasks of one script, packed when they are first asked for: a repeat sends the same bytes."""
 
@@ -47,17 +55,18 @@ class Adds:
             arguments.MAX_PIECE, MAX_SHARED_BYTES, StoreUnavailable
         )
 
-    def add(self, tasks: Sequence[NewTask], echo: bool, alone: Alone | None) -> list[AddReply]:
+    def add(self, tasks: Sequence[NewTask], echo: bool, alone: Alone | None, since: int = 0) -> list[AddReply]:
         """See TaskStore.add."""
+        how = _How(echo, alone, since)
         if len(tasks) == 1 and not alone and not tasks[0].apart:
-            return [self._add_one(tasks[0], echo)]
+            return [self._add_one(tasks[0], how)]
         shards = [self._verbs.sharding.of(task.queue, task.id, task.group) for task in tasks]
         if self._verbs.record.max_queues:
             for shard, tenant in {(shard, task.tenant): None for shard, task in zip(shards, tasks, strict=True)}:
                 self._verbs.record.admit(shard, tenant)
         if alone and tasks:
             check_count(len(tasks), MAX_ADD)
-            return self._send(shards[0], echo, _packed(tasks), alone)
+            return self._send(shards[0], how, _packed(tasks))
 
         places = by_shard(shards)
         check_count(max(map(len, places.values()), default=0), MAX_ADD)
@@ -65,7 +74,7 @@ class Adds:
         for shard, chosen in places.items():
             pieces, goes_ahead = self._cut([tasks[i] for i in chosen])
             try:
-                answers |= zip(chosen, self._add_all(shard, echo, pieces, goes_ahead), strict=True)
+                answers |= zip(chosen, self._add_all(shard, how, pieces, goes_ahead), strict=True)
             except StoreUnavailable as error:
                 there = {index for index, answer in answers.items() if answer.reply in THERE}
                 if isinstance(error, StoreFull):  # of any other it is not known how far it went, nor who has it
@@ -75,12 +84,12 @@ class Adds:
                 raise PartlyAdded([Part(task.id, index in there) for index, task in enumerate(tasks)]) from error
         return [answers[index] for index in range(len(tasks))]
 
-    def _add_one(self, task: NewTask, echo: bool) -> AddReply:
+    def _add_one(self, task: NewTask, how: _How) -> AddReply:
         # Packed before it is shared: a task that does not fit into a record is this caller's error alone.
         [packed] = _packed([task])
         shard = self._verbs.sharding.of(task.queue, task.id, task.group)
         self._verbs.record.admit(shard, task.tenant)
-        return self._shared.do((shard, echo), packed, arguments.weight(task), partial(self._add_piece, shard, echo))
+        return self._shared.do((shard, how), packed, arguments.weight(task), partial(self._add_piece, shard, how))
 
     def _has(self, shard: Shard, pieces: Sequence[Piece]) -> list[bool]:
         """Presence of each in the shard by this very add, or as a successor; all False if the shard does not answer."""
@@ -103,31 +112,31 @@ class Adds:
         pieces: list[Piece] = [cache(partial(_packed, piece)) for piece in cut]
         return pieces, may_overlap and len(pieces) > 1
 
-    def _add_all(self, shard: Shard, echo: bool, pieces: Sequence[Piece], goes_ahead: bool) -> list[AddReply]:
-        ahead = self._send_ahead(shard, echo, pieces) if goes_ahead else []
+    def _add_all(self, shard: Shard, how: _How, pieces: Sequence[Piece], goes_ahead: bool) -> list[AddReply]:
+        ahead = self._send_ahead(shard, how, pieces) if goes_ahead else []
         replies: list[AddReply] = []
         for place, piece in enumerate(pieces):
             done = ahead[place] if ahead else []
-            replies += done + self._add_piece(shard, echo, piece()[len(done) :])
+            replies += done + self._add_piece(shard, how, piece()[len(done) :])
         return replies
 
-    def _send_ahead(self, shard: Shard, echo: bool, pieces: Sequence[Piece]) -> list[list[AddReply]]:
+    def _send_ahead(self, shard: Shard, how: _How, pieces: Sequence[Piece]) -> list[list[AddReply]]:
         """Replies to the first tasks of each piece; none for a rejected piece, which then goes by itself."""
         self._get_ready(shard)
 
         def requests() -> Iterator[Request]:
-            return (self._verbs.request(shard, *_request(piece(), echo)) for piece in pieces)
+            return (self._verbs.request(shard, *_request(piece(), how)) for piece in pieces)
 
         def read(place: int, answer: Any) -> list[AddReply]:
             return added([one.task for one in pieces[place]()], answer) if isinstance(answer, list) else []
 
         return self._verbs.scripts.evaluate_ahead("add", requests, read)
 
-    def _add_piece(self, shard: Shard, echo: bool, packed: Sequence[_Packed]) -> list[AddReply]:
-        return in_steps(packed, partial(self._send, shard, echo))
+    def _add_piece(self, shard: Shard, how: _How, packed: Sequence[_Packed]) -> list[AddReply]:
+        return in_steps(packed, partial(self._send, shard, how))
 
-    def _send(self, shard: Shard, echo: bool, packed: Sequence[_Packed], alone: Alone | None = None) -> list[AddReply]:
-        tenants, every = _request(packed, echo, alone)
+    def _send(self, shard: Shard, how: _How, packed: Sequence[_Packed]) -> list[AddReply]:
+        tenants, every = _request(packed, how)
         answer = self.run_registered("add", shard, tenants, every)
         return [] if answer == NOT_ALONE else added([one.task for one in packed], answer)
 
@@ -150,10 +159,12 @@ class Adds:
         self._verbs.record.keep(shard)
 
 
-def _request(
-    packed: Sequence[_Packed], echo: bool, alone: Alone | None = None
-) -> tuple[list[str], list[arguments.Argument]]:
-    every: list[arguments.Argument] = [0, int(echo), *arguments.alone(packed[0].task.tenant, alone)]
+def _request(packed: Sequence[_Packed], how: _How) -> tuple[list[str], list[arguments.Argument]]:
+    every: list[arguments.Argument] = [
+        0,
+        int(how.echo),
+        *arguments.alone(packed[0].task.tenant, how.alone, how.since),
+    ]
     for one in packed:
         every += one.arguments
     return arguments.tenants_of([one.task for one in packed]), every

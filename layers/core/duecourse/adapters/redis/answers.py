@@ -33,6 +33,7 @@ REPLIES = {
     -16: Reply.BEYOND_BYTES,
     -17: Reply.BEYOND_ADDS,
     -18: Reply.OVER_SCHEDULES,
+    -19: Reply.CHANGED,
 }
 """Meaning of the scripts' numbers, rejections below 0: the one table of them."""
 SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)

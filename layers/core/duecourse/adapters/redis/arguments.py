@@ -12,7 +12,7 @@ from duecourse.domain.notification import POLICY
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import NewTask, OnDuplicate, Task
 from duecourse.ports.leases import Deliveries, Lease
-from duecourse.ports.tasks import Alone, Move
+from duecourse.ports.tasks import Alone, Move, Version
 
 Argument = str | bytes | int
 T = TypeVar("T")
@@ -78,10 +78,10 @@ def _deadline(task: NewTask) -> str:
     return _instant(task.deadline_at, task.deadline_ms or 0)
 
 
-def alone(tenant: str, condition: Alone | None) -> tuple[Argument, ...]:
-    """A condition on an add as add.lua takes it."""
+def alone(tenant: str, condition: Alone | None, since: int = 0) -> tuple[Argument, ...]:
+    """A condition on an add as add.lua takes it; without one, the instant since which its tasks may have been added."""
     if not condition:
-        return "", 0
+        return "", since
     return f"{tenant}/{condition.group}", f"{condition.since} {condition.tasks} {condition.bytes}"
 
 
@@ -145,7 +145,13 @@ def beginnings(some: Sequence[tuple[Lease, bytes]]) -> list[Argument]:
 
 
 def move(wanted: Move, tenant: str, nonce: bytes) -> tuple[Argument, ...]:
-    """A move as move.lua takes it; `nonce` has 8 bytes, and no other move has the same."""
+    """A move as move.lua takes it; `nonce`, which no other move has, is the mark of a move without one."""
     state = "" if wanted.state is None else f"={wanted.state}"
     due = _instant(wanted.due_at, wanted.delay_ms)
-    return stored_id(tenant, wanted.id), due, state, int(wanted.force), int(wanted.revive), cut_by(wanted.by), nonce
+    how = (int(wanted.force), int(wanted.revive), cut_by(wanted.by))
+    return stored_id(tenant, wanted.id), due, state, *how, wanted.mark or nonce, version(wanted.seen)
+
+
+def version(seen: Version | None) -> str:
+    """A version as modules/history.lua compares it; "" for any."""
+    return f"{seen.generation} {seen.due_at}" if seen else ""

@@ -32,7 +32,14 @@ class RedisIdempotency:
         """See IdempotencyStore."""
         arguments = (self._scripts.clock(), _field(sent), sent.fingerprint, owner, lock_ms, KEPT_MS, sent.max_bytes)
         code, answer, left_ms, begun_at = self._run("begin", *arguments, replicas=self._wait)
-        return SavedResponse(STATES[code], answer, left_ms, begun_at)
+        state = STATES[code]
+        if state is RequestState.AGAIN:
+            return SavedResponse(state, b"", left_ms, begun_at, answer)
+        return SavedResponse(state, answer, left_ms, begun_at)
+
+    def note(self, sent: KeyedRequest, owner: bytes, note: bytes) -> bool:
+        """See IdempotencyStore."""
+        return self._end(sent, owner, b"N" + note, replicas=self._wait)
 
     def end(self, sent: KeyedRequest, owner: bytes, answer: bytes) -> bool:
         """See IdempotencyStore."""

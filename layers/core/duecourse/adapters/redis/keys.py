@@ -82,12 +82,12 @@ def ledger_key(namespace: str) -> str:
 
 
 def makers_key(namespace: str) -> str:
-    """The hash of queues with the tenant that made each: on one node with the set of all shards."""
+    """The hash of when a tenant last added to a queue, where those are counted: on one node with the set of shards."""
     return f"{namespace}:{{{shards_key(namespace)}}}:makers"
 
 
 def made_key(namespace: str) -> str:
-    """The sorted set of the same queues by the tenants that made them: on one node with the set of all shards."""
+    """The sorted set of the same uses by their tenants: on one node with the set of all shards."""
     return f"{namespace}:{{{shards_key(namespace)}}}:made"
 
 

@@ -158,7 +158,8 @@ class RedisLeases(RedisSchedules):
 
         return in_steps(leases, step)
 
-    def save(self, shard: Shard, lease: Lease, state: str) -> bool:
+    def save(self, shard: Shard, lease: Lease, state: str, *, instead_of: str | None = None) -> bool:
         """See LeaseStore."""
-        _, _, kept = self._verbs.run("save", shard, [lease.tenant], (*arguments.lease(lease), state))
+        condition = () if instead_of is None else (instead_of,)
+        _, _, kept = self._verbs.run("save", shard, [lease.tenant], (*arguments.lease(lease), state, *condition))
         return bool(kept)

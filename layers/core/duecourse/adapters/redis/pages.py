@@ -16,6 +16,8 @@ from duecourse.domain.values import replaced
 
 LOOK = 500
 """Number of tasks that one shard looks at for a page."""
+MAX_STEPS = 20
+"""Number of looks at each shard for a page: behind so many tasks of other tenants, it ends early."""
 MEMBERS = 4_000
 """Number of a group's members that one step reads: some milliseconds of the server's time."""
 LIVE = frozenset({"due", "leased"})
@@ -34,24 +36,28 @@ class Found(NamedTuple):
 
 
 def page(verbs: Verbs, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str) -> Page:
-    """One page; a group's tasks are in one shard, and have an index of their own."""
+    """One page; a group's tasks are in one shard, and have an index of their own.
+
+    It looks on behind tasks of others, so that it does not end where those do.
+    """
     if not 1 <= limit <= MAX_PAGE:
         raise ValueError(f"a page has 1 to {MAX_PAGE} tasks, not {limit}")
     tasks: list[Task] = []
-    room = PAGE_BYTES
-    for place in _places(wanted, after):
+    room, steps = PAGE_BYTES, 0
+    places = _places(wanted, verbs.hidden.shown(after, tenant) if after else None)
+    while places:
+        place, *later = places
         left = limit - len(tasks)
-        if not left or room <= 0:
-            return Page(tasks, place)
+        if not left or room <= 0 or steps == MAX_STEPS:
+            return Page(tasks, verbs.hidden.hidden(place, tenant))
         if wanted.group:
             found = _look_at_group(verbs, queue, wanted, tenant, place, left)
         else:
             terms = (*walk_terms(*place, wanted), left)
             found = [_look(verbs, shard, tenant, terms) for shard in verbs.sharding.every(queue)]
         taken, rest, room = _merged(found, left, room)
-        tasks += taken
-        if rest:
-            return Page(tasks, Place(place.section, *rest))
+        tasks, steps = tasks + taken, steps + bool(rest)
+        places = [Place(place.section, *rest), *later] if rest else later
     return Page(tasks, None)
 
 

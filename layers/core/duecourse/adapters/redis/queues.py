@@ -60,33 +60,54 @@ def carry(verbs: Verbs, shards: Mapping[Shard, str]) -> list[Away | None]:
     return [answer if isinstance(answer, Away) else None for answer in answers]
 
 
-def _set(verbs: Verbs, shard: Shard, arguments: Sequence[Argument]) -> None:
-    """Set one shard, and make the further steps of that; if they are cut off, sweeps make them."""
-    while verbs.run("configure", shard, [DEFAULT_TENANT], arguments)[2]:
+def _set(verbs: Verbs, shard: Shard, arguments: Sequence[Argument]) -> bool:
+    """Set one shard, and make the further steps of that; if they are cut off, sweeps make them.
+
+    False where it has another mark than the change asks for.
+    """
+    while more := verbs.run("configure", shard, [DEFAULT_TENANT], arguments)[2]:
+        if more < 0:
+            return False
         arguments = ("w",)
+    return True
 
 
 class RedisQueues(RedisLedger):
     """Queues and their settings."""
 
     def configure(
-        self, queue: str, changes: QueueChanges, *, default: bool = False, tenant: str = DEFAULT_TENANT
-    ) -> None:
+        self,
+        queue: str,
+        changes: QueueChanges,
+        *,
+        default: bool = False,
+        tenant: str = DEFAULT_TENANT,
+        mark: bytes = b"",
+        seen: str | None = None,
+    ) -> bool:
         """See QueueStore; in a queue without tasks its shards are put on record first."""
         shards = self._sharding.every(queue)
         asked = changed(QueueSettings(), changes)
         check_split(asked, len(shards))
         values = as_fields(asked)
         arguments = [part for field, name in FIELDS.items() if name in changes for part in (field, values[field])]
+        how = 1 if default else f"{mark.hex() or '-'} {'*' if seen is None else seen}"
         for shard in shards:
             self._record.check(queue)
             self._record.register(shard, tenant)
-        _set(self._verbs, shards[0], (int(default), *arguments))
+        if not _set(self._verbs, shards[0], (how, *arguments)):
+            return False
         for shard, left in zip(shards[1:], carry(self._verbs, dict.fromkeys(shards[1:], NEWER)), strict=True):
             if left:
                 log.warning("%s has the new settings of its queue once a tick has swept it: %s", shard, left)
         for shard in shards:
             self._record.register(shard)  # again, for a sweep may have been forgetting it until now
+        return True
+
+    def mark_of(self, queue: str) -> str:
+        """See QueueStore."""
+        [mark] = self._scripts.read(("HGET", self._verbs.keys(Shard(queue)).meta, "set_by"))
+        return (mark or b"").decode()
 
     def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
         """See QueueStore; each shard knows those of its whole queue."""

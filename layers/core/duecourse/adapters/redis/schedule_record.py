@@ -118,6 +118,7 @@ def _definition(schedule: Schedule) -> str:
         "p": schedule.paused or None,
         "of": schedule.of or None,
         "n": schedule.file or None,
+        "k": schedule.mark or None,
     }
     given = {name: value for name, value in fields.items() if value is not None}
     return f"[{dump_json(given)},{schedule.payload}]"
@@ -163,6 +164,7 @@ def _policies(found: Mapping[str, Any]) -> dict[str, Any]:
         "paused": bool(found.get("p")),
         "of": found.get("of", ""),
         "file": found.get("n", 0),
+        "mark": found.get("k", ""),
     }
 
 

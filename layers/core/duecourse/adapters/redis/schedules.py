@@ -116,21 +116,29 @@ class RedisSchedules(RedisLedger):
         }
 
     def drop_schedule(
-        self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, generation: int | None = None
+        self,
+        queue: str,
+        id: str,
+        tenant: str = DEFAULT_TENANT,
+        *,
+        generation: int | None = None,
+        created_at: int | None = None,
     ) -> bool:
         """See ScheduleStore."""
-        return bool(self._drop(self._schedules_shard(queue, id), tenant, [(id, generation)]))
+        return bool(self._drop(self._schedules_shard(queue, id), tenant, [(id, generation)], created_at))
 
     def purge_schedules(self, queue: str, asked: Purge, tenant: str = DEFAULT_TENANT) -> Purged:
         """See BulkStore; all ids of the tenant are read, for the index is in the order of time."""
         shards = self._shards_by_id(queue, tenant)
         ids = sorted(id for id in shards if id > asked.after and id.startswith(asked.prefix))
+        ids = [id for id in ids if id <= asked.until] if asked.until else ids
         count, looked = 0, 0
         for some in pieces(ids[:LOOKED_AT], AT_ONCE):
             chosen = self._of_kind({id: shards[id] for id in some}, tenant, asked.kind)[: asked.limit - count]
             if not asked.dry_run:
                 for shard in dict.fromkeys(shards[id] for id, _ in chosen):
-                    count += self._drop(shard, tenant, [one for one in chosen if shards[one[0]] == shard])
+                    own = [one for one in chosen if shards[one[0]] == shard]
+                    count += self._drop(shard, tenant, own, asked.before)
             else:
                 count += len(chosen)
             if count >= asked.limit:
@@ -146,11 +154,17 @@ class RedisSchedules(RedisLedger):
         found = zip(shards, self._in_order(shards, tenant), strict=True)
         return [(id, kept.generation) for id, kept in found if kept and kept.schedule.kind == kind]
 
-    def _drop(self, shard: Shard, tenant: str, ones: Sequence[tuple[str, int | None]]) -> int:
-        """Delete schedules of a shard by id, where each has the generation that is given; answers how many."""
-        every = [(stored_schedule(tenant, id), "" if at is None else at) for id, at in ones]
+    def _drop(
+        self, shard: Shard, tenant: str, ones: Sequence[tuple[str, int | None]], created_at: int | None = None
+    ) -> int:
+        """Delete schedules of a shard by id, where each has the generation that is given; answers how many.
 
-        def step(some: Sequence[tuple[str, int | str]]) -> list[int]:
+        Each that was added later than `created_at` stays.
+        """
+        latest = "" if created_at is None else created_at
+        every = [(stored_schedule(tenant, id), "" if at is None else at, latest) for id, at in ones]
+
+        def step(some: Sequence[tuple[str, int | str, int | str]]) -> list[int]:
             terms = (tenant, *(term for one in some for term in one))
             return list(self._verbs.run("unschedule", shard, [TENANT, tenant], terms)[2])
 

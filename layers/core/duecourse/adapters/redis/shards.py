@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any, NoReturn
 
 from duecourse.adapters.redis import keys
-from duecourse.adapters.redis.connect import primaries_of
+from duecourse.adapters.redis.connect import node_of, primaries_of
 from duecourse.adapters.redis.layout import NEWEST
+from duecourse.adapters.redis.lines import execute
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Shard
@@ -38,6 +39,10 @@ AGAIN = 1_000
 """Answer of register.lua after a step through a record of an earlier version: the caller sends it again."""
 
 
+MOST_ADMITTED = 10_000
+"""Maximum number of uses of queues that a process remembers."""
+
+
 class ShardsOnRecord:
     """The set `<namespace>:shards`, whose members are `<queue>/<number>/<count>`.
 
@@ -55,6 +60,7 @@ class ShardsOnRecord:
         self._counts: dict[str, set[int]] = {}
         self._seen: dict[Shard, tuple[float, int]] = {}
         self._met: dict[Shard, float] = {}
+        self._admitted: dict[tuple[str, str], float] = {}
         self._read_at = -TRUSTED_S
         self._members: list[tuple[Shard, int]] = []
         self._cursors: dict[str, int] = {}
@@ -110,9 +116,19 @@ class ShardsOnRecord:
         return version
 
     def admit(self, shard: Shard, tenant: str) -> None:
-        """Put a shard on record for a tenant whose queues are counted, where the shard is new. Raises as `register`."""
-        if self.max_queues and tenant != DEFAULT_TENANT and not self._is_sure(shard):
-            self.register(shard, tenant)
+        """Put a shard on record for a tenant whose queues are counted, looked up now and then. Raises as `register`.
+
+        A queue counts for each tenant that uses it. If it counted for its maker alone, the answer would tell of others.
+        """
+        if not self.max_queues or tenant == DEFAULT_TENANT or shard.queue in EVERYBODYS:
+            return
+        use, now = (shard.queue, tenant), time.monotonic()
+        if self._is_sure(shard) and self._admitted.get(use, 0.0) > now:
+            return
+        self.register(shard, tenant)
+        if len(self._admitted) >= MOST_ADMITTED:
+            self._admitted.clear()
+        self._admitted[use] = now + KEPT_S
 
     def keep(self, shard: Shard) -> None:
         """Put a shard that will have tasks on record again if it is missing, looked up now and then.
@@ -204,11 +220,46 @@ class ShardsOnRecord:
         answer = AGAIN
         while answer == AGAIN:
             answer = int(self._scripts.evaluate("register", (len(sets), (*every, *maker)), replicas=replicas))
+            if answer == 0 and self._make_room(tenant):
+                answer = AGAIN
         if answer == 0:
             raise QuotaExceeded("tenant_max_queues", FORGET_MS)
         if answer > 0:
             self._compare(shard.queue, str(answer))
         return -answer
+
+    def _make_room(self, tenant: str) -> bool:
+        """Let queues count no more that a tenant has not used for FORGET_MS, with no task pending; False for none.
+
+        Others may use them still: so long, the queues themselves are not forgotten.
+        """
+        makers, made = keys.makers_key(self._namespace), keys.made_key(self._namespace)
+        found = self._scripts.command("ZRANGEBYLEX", made, f"[{tenant}/", f"({tenant}0")
+        entries = [entry.decode() for entry in found]
+        fields = ["/".join(entry.split("/")[:2]) for entry in entries]
+        used = self._scripts.command("HMGET", makers, *fields) if fields else []
+        now, is_there_room = self._now(), False
+        for entry, field, at in zip(entries, fields, used, strict=True):
+            if int(at or 0) <= now - FORGET_MS and not self._has_pending(field.split("/")[1], tenant):
+                self._scripts.command("ZREM", made, entry)
+                self._scripts.command("HDEL", makers, field)
+                is_there_room = True
+        return is_there_room
+
+    def _now(self) -> int:
+        if self._scripts.travel:
+            return self._scripts.travel.now()
+        node = node_of(self._scripts.client, self._key)
+        seconds, micros = self._scripts.call(lambda: execute(node, "TIME"))
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def _has_pending(self, queue: str, tenant: str) -> bool:
+        """True if a tenant has a task in a queue that is scheduled or leased."""
+        shards = [keys.keys_of(self._namespace, shard) for shard in self._sharding.every(queue)]
+        reads = [
+            read for one in shards for read in (("ZCARD", one.due(tenant)), ("HGET", one.meta, f"running:{tenant}"))
+        ]
+        return any(int(found or 0) > 0 for found in self._scripts.read(*reads))
 
     def _member(self, shard: Shard) -> str:
         return f"{shard}/{self._sharding.count(shard.queue)}"

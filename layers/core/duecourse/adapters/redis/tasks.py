@@ -8,15 +8,16 @@ from typing import TypeAlias
 from duecourse.adapters.redis import arguments, pages
 from duecourse.adapters.redis.answers import readable, replies
 from duecourse.adapters.redis.ledger import Found, RedisLedger
-from duecourse.adapters.redis.record import lease_end, stored_id
+from duecourse.adapters.redis.record import UNREADABLE, lease_end, stored_id, unpack
 from duecourse.adapters.redis.verbs import in_steps
 from duecourse.domain.batches import grouped
 from duecourse.domain.history import cut_by
 from duecourse.domain.pages import Page, Place, Wanted
 from duecourse.domain.queues import Throttle, ThrottleReason
 from duecourse.domain.shards import scatter
-from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Task
-from duecourse.ports.tasks import AddReply, Alone, Move, Reply
+from duecourse.domain.task import DEFAULT_TENANT, NewTask, Shard, Status, Task
+from duecourse.errors import TaskDamaged
+from duecourse.ports.tasks import AddReply, Alone, Move, Reply, Seen, Version
 
 Words: TypeAlias = Sequence[arguments.Argument]
 Act: TypeAlias = Callable[[Shard, Sequence[int]], list[Reply]]
@@ -26,9 +27,11 @@ Act: TypeAlias = Callable[[Shard, Sequence[int]], list[Reply]]
 class RedisTasks(RedisLedger):
     """Tasks, for their callers."""
 
-    def add(self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None) -> list[AddReply]:
+    def add(
+        self, tasks: Sequence[NewTask], *, echo: bool = False, alone: Alone | None = None, since: int = 0
+    ) -> list[AddReply]:
         """See TaskStore."""
-        return self._adds.add(tasks, echo, alone)
+        return self._adds.add(tasks, echo, alone, since)
 
     def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
         """See TaskStore; a task whose record cannot be read is only logged."""
@@ -48,6 +51,21 @@ class RedisTasks(RedisLedger):
             readable(queue, sid, one.data, lease_end(one.lease_expires_at), one.payload) for sid, one in found.items()
         )
         return [task for task in tasks if task]
+
+    def seen(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Seen | None:
+        """See TaskStore: a round trip more for a task that is leased, which may have a replacement beside it."""
+        sid = stored_id(tenant, id)
+        shard, found = self._find(queue, id, sid)
+        if sid not in found:
+            return None
+        try:
+            task = newest = unpack(queue, sid, found[sid].data, 0)
+            if task.status is Status.LEASED:
+                waiting = self._scripts.command("HGET", self._verbs.keys(shard).tasks, f"{sid}+")
+                newest = unpack(queue, sid, waiting, 0) if waiting else task
+        except UNREADABLE as error:
+            raise TaskDamaged(f"the record of {sid} cannot be read: {error}") from error
+        return Seen(Version(newest.generation, newest.due_at), task.status)
 
     def page(self, queue: str, wanted: Wanted, after: Place | None, limit: int, tenant: str = DEFAULT_TENANT) -> Page:
         """See TaskStore."""
@@ -75,10 +93,12 @@ class RedisTasks(RedisLedger):
         tenant: str = DEFAULT_TENANT,
         group: str = "",
         by: str = "",
+        newest: int | None = None,
     ) -> list[Reply]:
         """See TaskStore."""
         parts = [[stored_id(tenant, id)] for id in ids]
-        act = self._act("cancel", tenant, [int(bool(group)), int(force), cut_by(by)], parts)
+        terms: Words = [int(bool(group)), int(force), cut_by(by), "" if newest is None else newest]
+        act = self._act("cancel", tenant, terms, parts)
         return self._on_tasks(queue, ids, tenant, group, act)
 
     def replay(
@@ -90,11 +110,12 @@ class RedisTasks(RedisLedger):
         delays_ms: Sequence[int] = (),
         deadlines_ms: Sequence[int] = (),
         by: str = "",
+        seen: Sequence[Version] = (),
     ) -> list[Reply]:
         """See TaskStore."""
-        none = [0] * len(ids)
-        sids = [stored_id(tenant, id) for id in ids]
-        parts = [*zip(sids, delays_ms or none, deadlines_ms or none, strict=True)]
+        none, sids = [0] * len(ids), [stored_id(tenant, id) for id in ids]
+        versions = [arguments.version(one) for one in seen] or [""] * len(ids)
+        parts = [*zip(sids, delays_ms or none, deadlines_ms or none, versions, strict=True)]
         return self._on_tasks(queue, ids, tenant, "", self._act("replay", tenant, [cut_by(by)], parts))
 
     def _act(self, verb: str, tenant: str, terms: Words, parts: Sequence[Words]) -> Act:

@@ -24,7 +24,7 @@ class MalformedKey(DuecourseError):
 
 
 class BodyTooLarge(DuecourseError):
-    """The body is over its limit: 256 KiB, or 6 MiB for POST /tasks/batch."""
+    """The body is over its limit: 256 KiB, or 6 MiB and 400,000 values for POST /tasks/batch."""
 
     code = "body-too-large"
 

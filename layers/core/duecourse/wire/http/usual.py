@@ -26,8 +26,9 @@ from duecourse.domain.task import (
     new_id,
 )
 from duecourse.domain.times import parse_duration, parse_instant
+from duecourse.errors import MAX_ERRORS, FieldError, InvalidInput
 from duecourse.wire.http.batch import MAX_BATCH, AddBatch
-from duecourse.wire.http.fields import parse_deadline, read
+from duecourse.wire.http.fields import field_errors, parse_deadline, read
 from duecourse.wire.http.kinds import check_payload
 from duecourse.wire.http.notify import NotifyDone
 from duecourse.wire.http.tasks import AddTask, Retry
@@ -39,6 +40,7 @@ TIME, INSTANT, DEADLINE = (str, int, float, timedelta), (str, datetime), (str, i
 """Usual types of each."""
 HTTP = "http"
 """Source of the tasks in the bodies below."""
+MORE = FieldError("body", "has more wrong fields")
 UNNAMED = str
 """Maker of empty ids: the router reads a body before a route can say whose request it is."""
 
@@ -57,20 +59,28 @@ def read_task(fields: Any, tenant: str = DEFAULT_TENANT, by: str = "") -> NewTas
 
 def read_tasks(batch: Any, tenant: str = DEFAULT_TENANT, by: str = "") -> list[NewTask]:
     """The tasks that POST /tasks/batch is asked for. Raises InvalidInput, naming every wrong field."""
-    return _usual_batch(batch, tenant, by) or read(AddBatch, batch).new_tasks(tenant)
+    return _read_batch(batch, tenant, by) or read(AddBatch, batch).new_tasks(tenant)
 
 
-def _usual_batch(batch: Any, tenant: str, by: str, name: Callable[[], str] = new_id) -> list[NewTask] | None:
-    """The tasks of a batch of the usual shape, at least one; None where the model is to judge all of it."""
+def _read_batch(batch: Any, tenant: str, by: str, name: Callable[[], str] = new_id) -> list[NewTask] | None:
+    """The tasks of a batch of the usual shape, at least one; None where the model is to judge all of it.
+
+    Raises InvalidInput. Nothing is read behind the first MAX_ERRORS wrong fields, and nothing twice.
+    """
     tasks: Any = batch["tasks"] if type(batch) is dict and batch.keys() == {"tasks"} else None
     if type(tasks) not in (list, tuple) or not 0 < len(tasks) <= MAX_BATCH:
         return None
-    try:
-        return [
-            usual(fields, tenant, by, name) or AddTask.model_validate(fields).task(tenant, name) for fields in tasks
-        ]
-    except ValidationError:
-        return None
+    found, wrong = list[NewTask](), list[dict[str, Any]]()
+    for index, fields in enumerate(tasks):
+        try:
+            found.append(usual(fields, tenant, by, name) or AddTask.model_validate(fields).task(tenant, name))
+        except ValidationError as error:
+            wrong += [{**one, "loc": ("tasks", index, *one["loc"])} for one in error.errors(include_url=False)]
+            if len(wrong) > MAX_ERRORS:
+                raise InvalidInput([*field_errors(wrong[:MAX_ERRORS]), MORE]) from None
+    if wrong:
+        raise InvalidInput(field_errors(wrong))
+    return found
 
 
 def usual(fields: Any, tenant: str = DEFAULT_TENANT, by: str = "", name: Callable[[], str] = new_id) -> NewTask | None:
@@ -177,7 +187,7 @@ def _asked(value: Any, by_the_model: Callable[[Any], AddTask]) -> NewTask:
 
 
 def _asked_many(value: Any, by_the_model: Callable[[Any], AddBatch]) -> list[NewTask]:
-    return Asked(_usual_batch(value, DEFAULT_TENANT, HTTP, UNNAMED) or by_the_model(value).new_tasks(name=UNNAMED))
+    return Asked(_read_batch(value, DEFAULT_TENANT, HTTP, UNNAMED) or by_the_model(value).new_tasks(name=UNNAMED))
 
 
 # To a route the body is what was read of it; to the router and to the API's document it is the model.

@@ -2,9 +2,9 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard, then: registered (0; once the caller has put the shard on record, the version that its
---         records have if it is new), echo (1 to answer the records), alone ("" or "<tenant>/<group>"), since (0,
---         or a generation, how many tasks and how many bytes were added before as a part of the same), then for each
---         task: stored id, mode (k keep, r replace, j reject, d debounce, or
+--         records have if it is new), echo (1 to answer the records), alone ("" or "<tenant>/<group>"), since (of
+--         alone a generation, how many tasks and how many bytes were added before as a part of the same; else an
+--         instant, 0 for none: what was added or debounced since then is kept), then for each task: stored id, mode (k keep, r replace, j reject, d debounce, or
 --         a<stored id>\0<stored id>: apart from what its group has between those, which is kept), due ("+ms" from now,
 --         or epoch ms), deadline ("" none, "+ms" from due, or epoch ms), max_wait ms, group, rest of the record
 -- RETURNS {now, bell_at, {reply...}, {record...} where echo, {place, payload...} of those that have theirs apart, for

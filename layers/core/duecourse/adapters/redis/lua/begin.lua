@@ -6,9 +6,11 @@
 --         5 how long the owner has it (ms)   6 how long a request is remembered (ms)   7 how many bytes its tenant may
 --         have kept, 0 for any number
 -- RETURNS {state, answer, ms that another has it or that the tenant is to wait, when it was first begun (ms) where it is
---         the owner's again}; state is 0 fresh, 1 again, -1 under way, -2 ended, -3 other, -4 over the quota
+--         the owner's again}; state is 0 fresh, 1 again (the answer is then what was noted), -1 under way, -2 ended,
+--         -3 other, -4 over the quota
 --
--- A record is the fingerprint, then "A" and the answer, or "U", the owner (8 bytes) and until when it has it (ms).
+-- A record is the fingerprint, then "A" and the answer, or "U", the owner (8 bytes), until when it has it (ms), and
+-- behind a space what an owner has noted, if any did.
 
 local now = clock.NOW
 local field, fingerprint, owner, period, quota = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -39,9 +41,10 @@ end
 if sub(record, 33, 33) == 'A' then
   return { -2, sub(record, 34), 0, 0 }
 end
-local left = tonumber(sub(record, 42)) - now
+local held_until, noted = match(record, '^(%d+)(.*)$', 42)
+local left = tonumber(held_until) - now
 if left > 0 and sub(record, 34, 41) ~= owner then
   return { -1, '', left, 0 }
 end
-redis.call('HSET', KEYS[1], field, fingerprint .. 'U' .. owner .. until_at)
-return { 1, '', 0, begun }
+redis.call('HSET', KEYS[1], field, fingerprint .. 'U' .. owner .. until_at .. noted)
+return { 1, sub(noted, 2), 0, begun }

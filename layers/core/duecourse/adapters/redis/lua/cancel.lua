@@ -1,12 +1,15 @@
 -- Cancels scheduled tasks, leased ones by force; deletes dead ones.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard (of tenants the one), then: 1 where all is one step, force (1), by whom, then the stored ids
--- RETURNS {now, bell_at, {reply...}}; a reply is 0 cancelled, -1 absent, -3 leased, -4 done, -5 cancelled before; there
---         are fewer than tasks where its bytes ran out before the last, and it is not one step
+-- ARGV    those of shard (of tenants the one), then: 1 where all is one step, force (1), by whom, the newest generation
+--         that may be cancelled ("" for any), then the stored ids
+-- RETURNS {now, bell_at, {reply...}}; a reply is 0 cancelled, -1 absent, -3 leased, -4 done, -5 cancelled before, -19 of
+--         a later generation; there are fewer than tasks where its bytes ran out before the last, and it is not one step
 
 local whole, forced, by = ARGV[shard.FIRST] == '1', ARGV[shard.FIRST + 1] == '1', ARGV[shard.FIRST + 2]
+local newest = tonumber(ARGV[shard.FIRST + 3])
 local changed = false
+local CHANGED = -19
 
 -- What cannot be read is deleted wherever it stands: where it is dead, or by force.
 local function discard(sid, data)
@@ -27,6 +30,8 @@ local function answer(sid)
   local r = record.open(data)
   if not r then
     return data and not record.is_foreign(data) and discard(sid, data) or -1
+  elseif newest and history.newest_of(sid, r).generation > newest then
+    return CHANGED
   elseif r.status == fields.DIED then
     record.delete(sid, data)
     return 0
@@ -38,7 +43,7 @@ local function answer(sid)
   return record.refusal(r)
 end
 
-local replies = record.each(shard.FIRST + 3, 1, whole, answer)
+local replies = record.each(shard.FIRST + 4, 1, whole, answer)
 if changed then
   tenants.rehead(shard.TENANT)
 end

@@ -2,13 +2,14 @@
 -- queue's record: each change makes a new version of it (`revision`), and all others get the whole record.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard, then: 1 for a default, which sets what is not set and lets the queue be forgotten; fields of
+-- ARGV    those of shard, then: 1 for a default, which sets what is not set and lets the queue be forgotten, or else the
+--         mark of who sets it ("-" for none), and behind a space what `set_by` must be ("*" for anything); fields of
 --         meta and their values for the whole queue, "" for none. Those of a default are max_running, and
 --         tenant_max_running or nothing: the second is set only where the first is a default. Or "q", and the
 --         deployment's quotas (modules/settings.lua). Or "r", then ">" to set a shard whose version is older, or the
 --         version that the shard must have, and the fields of the record, of which `revision` is the last. Or "w", for
 --         a further step of what a change has begun
--- RETURNS {now, bell_at, 1 where a further step is to be made}
+-- RETURNS {now, bell_at, 1 where a further step is to be made, -1 where `set_by` is another and nothing is set}
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
@@ -60,6 +61,15 @@ elseif ARGV[shard.FIRST] == '1' then
   shard.read_meta()
   settings.note_quotas()
 else
+  local mine, seen = match(ARGV[shard.FIRST], '^(%S+) (.*)$')
+  local set_by = call('HGET', shard.META, 'set_by') or '' -- number of the newest change, and its mark
+  local number, mark = match(set_by, '^(%d+) (%S+)$')
+  local is_mine = mark == mine and mine ~= '-'
+  if seen ~= '*' and set_by ~= seen and not is_mine then
+    return { shard.NOW, bell.hang(false), -1 }
+  elseif not is_mine then
+    call('HSET', shard.META, 'set_by', values.text_of((tonumber(number) or 0) + 1) .. ' ' .. mine)
+  end
   if call('HGET', shard.META, 'defaulted') == '2' and sets('max_running') and not sets('tenant_max_running') then
     call('HDEL', shard.META, 'tenant_max_running') -- a part of the default that is none any more
   end

@@ -3,13 +3,13 @@
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard (of tenants the one), then: 1 where all is one step, then for each task: stored id, due ("+ms"
 --         from now, or epoch ms), state ("" as it is, "=<json>" new), force (1), revive (1), by whom, 8 bytes that are
---         this move's alone, the same where it is sent again
+--         this move's alone, the same where it is sent again, the version that it must have (modules/history.lua)
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 moved, -1 absent, -3 leased, -4 done, -5 cancelled, -6 dead, -11 it
---         would be due no sooner than its deadline, -12 to -17 over a quota of its tenant, as in add.lua;
---         there are fewer than tasks where its bytes ran out before the last, and it is not one step
+--         would be due no sooner than its deadline, -12 to -17 over a quota of its tenant, as in add.lua, -19 it is of
+--         another version; there are fewer than tasks where its bytes ran out before the last, and it is not one step
 
-local ITEM = 7
-local PAST_DEADLINE = -11
+local ITEM = 8
+local PAST_DEADLINE, CHANGED = -11, -19
 local OF_CALLERS = { [fields.DID_DEBOUNCED] = true, [fields.DID_MOVED] = true, [fields.DID_REPLAYED] = true }
 local changed, fresh = false, false
 
@@ -105,6 +105,8 @@ local function answer(sid, at)
     return -1
   elseif moved_before(r, at) then
     return 0
+  elseif not history.is_as_seen(sid, r, ARGV[at + 7]) then
+    return CHANGED
   elseif not allowed(r, at) then
     return record.refusal(r)
   end

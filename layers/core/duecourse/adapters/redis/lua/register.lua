@@ -5,8 +5,9 @@
 --         3 hash: layout, the version of records that new shards have (adapters/redis/layout.py), and count:<queue> how
 --         many shards a queue has, where that is not 1; counted: "all" once that is so of every queue, or how far it is;
 --         makers: how far those are entered in 5
---         4 hash: queue -> "<tenant>/<member>", who made it and its first shard, of tenants that may not make more
---         5 zset, all scores 0: the same values, by which a tenant's are found
+--         4 hash: "<tenant>/<queue>" -> when the tenant last added there (ms), of tenants whose queues are counted; of an
+--         earlier version: queue -> "<tenant>/<member>", who made it and its first shard
+--         5 zset, all scores 0: "<tenant>/<member>" of each, by which a tenant's are found
 -- ARGV    1 the clock (modules/shard.lua)   2 queue   3 the shard's number   4 how many shards the queue has   5 1 to
 --         write it though it stands there already: who waits for replicas waits for what its own connection wrote
 --         6 the newest version of records   7 the tenant that makes the queue, where it is new   8 how many queues each
@@ -73,8 +74,12 @@ local function has_entered()
     return true
   end
   local found = redis.call('HSCAN', KEYS[4], redis.call('HGET', KEYS[3], 'makers') or '0', 'COUNT', LOOKED_AT)
-  for i = 2, #found[2], 2 do
-    redis.call('ZADD', KEYS[5], '0', found[2][i])
+  for i = 1, #found[2], 2 do
+    if not match(found[2][i], '/') then
+      redis.call('ZADD', KEYS[5], '0', found[2][i + 1])
+      redis.call('HDEL', KEYS[4], found[2][i])
+      redis.call('HSET', KEYS[4], match(found[2][i + 1], '^[^/]*/') .. found[2][i], '0')
+    end
   end
   if found[1] == '0' then
     redis.call('HDEL', KEYS[3], 'makers')
@@ -84,22 +89,21 @@ local function has_entered()
   return found[1] == '0'
 end
 
--- Whether the tenant may make a queue more. What was made and is forgotten by now, or has another number of shards
--- since, counts no more.
-local function may_make(tenant, most)
+-- The entries of a tenant whose names begin so.
+local function entries_of(prefix, most)
+  return redis.call('ZRANGEBYLEX', KEYS[5], '[' .. prefix .. '/', '(' .. prefix .. '0', 'LIMIT', '0', most)
+end
+
+-- Whether the tenant may use a queue more. Which others use says nothing here. A queue that is forgotten by now, or has
+-- another number of shards since, counts no more.
+local function may_use(tenant, most)
   local count = 0
-  for _, made in ipairs(redis.call('ZRANGEBYLEX', KEYS[5], '[' .. tenant .. '/', '(' .. tenant .. '0', 'LIMIT', '0',
-    most + LOOKED_AT)) do
-    local first = sub(made, #tenant + 2)
-    local name = match(first, '^[^/]*')
-    local is_its_own = redis.call('HGET', KEYS[4], name) == made
-    if is_its_own and is_on_record(first) then
+  for _, entry in ipairs(entries_of(tenant, most + LOOKED_AT)) do
+    if is_on_record(sub(entry, #tenant + 2)) then
       count = count + 1
     else
-      redis.call('ZREM', KEYS[5], made)
-      if is_its_own then
-        redis.call('HDEL', KEYS[4], name)
-      end
+      redis.call('ZREM', KEYS[5], entry)
+      redis.call('HDEL', KEYS[4], match(entry, '^[^/]*/[^/]*'))
     end
   end
   return count < most
@@ -113,15 +117,19 @@ if other then
   return other
 end
 
-if not is_there and ARGV[8] ~= '0' and not has_shard(tonumber(ARGV[4])) then
+if ARGV[8] ~= '0' then
   if not has_entered() then
     return AGAIN
-  elseif not may_make(ARGV[7], tonumber(ARGV[8])) then
-    return 0
   end
-  local made = ARGV[7] .. '/' .. member
-  redis.call('HSET', KEYS[4], ARGV[2], made)
-  redis.call('ZADD', KEYS[5], '0', made)
+  local use = ARGV[7] .. '/' .. ARGV[2]
+  local known = entries_of(use, 1)[1]
+  local is_counted = known and is_on_record(sub(known, #ARGV[7] + 2))
+  if not is_counted and not may_use(ARGV[7], tonumber(ARGV[8])) then
+    return 0
+  elseif not is_counted then
+    redis.call('ZADD', KEYS[5], '0', ARGV[7] .. '/' .. member)
+  end
+  redis.call('HSET', KEYS[4], use, values.text_of(clock.NOW))
 end
 
 -- The marks of this member: mostly there are none at all.

@@ -2,9 +2,10 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard, then: by whom, then for each task: stored id, how many ms from now it is due, how many after
---         that it is given up (0 never)
+--         that it is given up (0 never), the version that it must have (modules/history.lua)
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 replayed, -1 absent, -2 scheduled, -3 leased, -4 done, -5 cancelled,
---         -12 and -13 over a quota of its tenant: of pending tasks, bytes; there are fewer than tasks where its bytes ran out before the last
+--         -12 and -13 over a quota of its tenant: of pending tasks, bytes; -19 it is of another version; there are fewer
+--         than tasks where its bytes ran out before the last
 
 local changed, fresh = false, false
 
@@ -12,6 +13,8 @@ local function replay(sid, at)
   local r = record.open(call('HGET', shard.TASKS, sid))
   if not r then
     return -1
+  elseif not history.is_as_seen(sid, r, ARGV[at + 3]) then
+    return -19
   elseif r.status ~= fields.DIED then
     return record.refusal(r)
   end
@@ -31,7 +34,7 @@ local function replay(sid, at)
   return 0
 end
 
-local replies = record.each(shard.FIRST + 1, 3, false, replay)
+local replies = record.each(shard.FIRST + 1, 4, false, replay)
 if changed then
   tenants.rehead(shard.TENANT)
 end

@@ -67,6 +67,33 @@ end
 
 -- Successors: what replaces a task that runs waits beside it until its lease ends. ------------------------------------
 
+-- The record that an id comes to in the end: the successor's, where one waits, else its own.
+function history.newest_of(sid, r)
+  local waiting = record.has_successor(r) and call('HGET', shard.TASKS, sid .. '+')
+  return record.open(waiting) or r
+end
+
+-- True if a caller has moved, debounced or replayed a task after an instant.
+function history.changed_since(r, instant)
+  local _, _, _, log = record.split(r.rest)
+  for letter, _, at in record.entries(log) do
+    if at > instant and (letter == fields.DID_MOVED or letter == fields.DID_DEBOUNCED or letter == fields.DID_REPLAYED) then
+      return true
+    end
+  end
+  return false
+end
+
+-- True if a task is of the version that a caller saw ("<generation> <due>", "" for any).
+function history.is_as_seen(sid, r, seen)
+  if seen == '' then
+    return true
+  end
+  local generation, due = match(seen, '^(%d+) (%d+)$')
+  local newest = history.newest_of(sid, r)
+  return newest.generation == tonumber(generation) and newest.due == tonumber(due)
+end
+
 -- The successor's record, which stands beside the other no more; nil where it cannot be read.
 local function take_successor(sid, r)
   local s = record.open(call('HGET', shard.TASKS, sid .. '+'))

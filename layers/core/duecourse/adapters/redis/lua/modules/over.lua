@@ -126,6 +126,24 @@ function over.count(sid, at, reply)
   shard.COUNTED = 0
 end
 
+-- The record that came of an add or a debounce since an instant, if the task is one: the request that is sent again may
+-- have made it, and what is newer is not to be undone.
+local function came_since(sid, old, data, since)
+  local waiting = record.has_successor(old) and call('HGET', shard.TASKS, sid .. '+')
+  local r = record.open(waiting)
+  if r and r.created >= since then
+    return waiting
+  elseif old.created >= since then
+    return data
+  end
+  local _, _, _, log = record.split(old.rest)
+  for letter, _, at in record.entries(log) do
+    if letter == fields.DID_DEBOUNCED and at >= since then
+      return data
+    end
+  end
+end
+
 -- Answers the reply and the record, and of what a quota rejects the wait; `old` is the opened `data`, which stands there.
 function over.add(sid, at, data, old)
   local mode = ARGV[at + 1]
@@ -134,6 +152,12 @@ function over.add(sid, at, data, old)
     return reply, stands
   elseif byte(mode) == batch.APART then
     return batch.KEPT, data
+  end
+  local since = ARGV[shard.FIRST + 2] == '' and tonumber(ARGV[shard.FIRST + 3]) or 0
+  stands = since > 0 and came_since(sid, old, data, since)
+  if stands then
+    call('HSET', shard.TASKS, sid, data) -- as it is: who waits for replicas waits for what this connection wrote
+    return batch.KEPT, stands
   end
   local live = old.status == fields.SCHEDULED or old.status == fields.LEASE
   local is_free = old.status == fields.FINISHED or old.status == fields.CANCELLED

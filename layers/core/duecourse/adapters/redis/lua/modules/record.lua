@@ -74,14 +74,15 @@ function record.join(body, state, result, log)
     .. (result == '' and '\0\0\0\0' or pack('>I4', #result)) .. result .. log
 end
 
--- Goes through a log, oldest first: letter and body of each entry.
+-- Goes through a log, oldest first: letter, body and time of each entry.
 function record.entries(log)
   local at = 3
   return function()
     if at <= #log then
-      local letter, from = byte(log, at), at + fields.ENTRY_SIZE
-      at = from + unpack_struct('>I2', log, at + fields.ENTRY_LENGTH)
-      return letter, sub(log, from, at - 1)
+      local letter, time, _, length = unpack_struct(fields.ENTRY_FORMAT, log, at)
+      local from = at + fields.ENTRY_SIZE
+      at = from + length
+      return letter, sub(log, from, at - 1), time
     end
   end
 end

@@ -65,6 +65,12 @@ function walk.place(score, sid)
   return { values.text_of(tonumber(score) + 1), '' }
 end
 
+-- True if a task of the tenant comes after a place; of a group, ids alone are in order.
+function walk.is_behind(sid, score, last_at, last_id)
+  score = walk.group == '' and tonumber(score) or last_at
+  return score > last_at or (score == last_at and less(own .. last_id, sid))
+end
+
 -- The entries of the section after the place, {stored id, at...}, and how far that is, nil where it is all.
 function walk.entries()
   local start = rank_after(own .. id)
