@@ -155,7 +155,8 @@ class Lane(threading.Thread):
             if answer.status < 300:
                 return Said(Answer.YES, str(answer.status))
             words = f"{answer.status} {answer.data[:200]!r}"
-            return Said(Answer.NO if answer.status in REFUSED else Answer.UNKNOWN, words)
+            known = answer.status in REFUSED and b"key-in-use" not in answer.data
+            return Said(Answer.NO if known else Answer.UNKNOWN, words)
 
         return ask
 

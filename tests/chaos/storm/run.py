@@ -65,13 +65,14 @@ def run(plan: Plan, folder: Path, *, amqp: str = "", functions: bool = True, say
         ]
         faults = Faults(plan.faults, servers, workers, stack)
         begun_at, beginning = now_ms(), time.monotonic()
-        for thread in (*lanes, faults):
-            thread.begun_at = beginning
-            thread.start()
-        for thread in (*lanes, faults):
-            thread.join()
-            if thread.error:
-                raise thread.error
+        for lane in lanes:
+            lane.begun_at = beginning
+            lane.start()
+        faults.run(beginning)
+        for lane in lanes:
+            lane.join()
+            if lane.error:
+                raise lane.error
         servers.calm()
         ended = time.monotonic()
         say(f"{plan.stage}: all was asked after {ended - beginning:.0f} s; {len(faults.happened)} faults")
