@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,9 @@ def _sweep_and_stay(
 
 
 def _survey(app: App, remaining_ms: Callable[[], int]) -> Survey | StoreUnavailable:
-    try:
+    with suppress(StoreUnavailable):  # one server's: others may have work
         app.write_deployed()
+    try:
         _apply_schedules(app)
         _renew_zones(app, remaining_ms)
         return app.sweeper.survey(remaining_ms)

@@ -63,8 +63,7 @@ def _cost_of_strangers(server: BenchServer, client: redis.Redis) -> Figure:
     """The time to read one message of a key that is not watched, from the socket on; no bridge's threads beside it."""
     watched = Watchlist([Pattern(f"timer{n}-{{due}}-{{n}}") for n in range(10)])
     bells = RedisBells(server.url, "duecourse", watched=watched)
-    bells.check_primary()
-    hearing = bells.subscribe()
+    hearing = bells.primaries()[""].subscribe()
     pipe = client.pipeline(transaction=False)
     for n in range(FOREIGN):
         pipe.publish(bells.channel(What.EXPIRED), f"session:{n}")

@@ -1,9 +1,11 @@
 """A primary behind a Sentinel is killed: store and bridge go on with the replica, and what it had is not lost."""
 
 import logging
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import count
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from duecourse.errors import StoreUnavailable
 from duecourse.outside import Parts
 from duecourse.settings import Settings
 from duecourse.wiring import App
-from tests.support.bridges import NAMESPACE, Recorder, bridging
+from tests.support.bridges import NAMESPACE, Bellman, Recorder, bridging
 from tests.support.ledger import LEASE_MS, new
 from tests.support.redis_sentinel import SentinelServers
 from tests.support.wait import until
@@ -123,3 +125,42 @@ def test_without_any_sentinel_a_service_is_away() -> None:
     with connect(url) as client, pytest.raises(StoreUnavailable) as caught:
         RedisStore(client).ping()
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_former_primary_that_wakes_is_left_though_it_takes_itself_for_the_primary(
+    service: SentinelServers, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder()
+    with connect(service.url) as client, bridging(service, recorder, beat_s=60):
+        store = RedisStore(client, NAMESPACE)
+        store.add([new("before")])
+        until(lambda: recorder.of(BELL))
+        with service.forgotten(service.primary_port) as former, service.client(service.replica_port) as primary:
+            ids = (f"t-{n}" for n in count())
+            there = RedisStore(primary, NAMESPACE)
+            until(lambda: added(store, id := next(ids)) and there.get("default", id), every=0.05)
+            until(lambda: "the store is back" in caplog.text)
+            before = len(recorder.of(BELL))
+            Bellman(primary).hang(BELL, 50)
+            until(lambda: len(recorder.of(BELL)) > before)
+            assert former.role()[0] == b"master"
+
+
+def test_sentinels_that_do_not_answer_are_asked_ever_less_often_and_the_primary_is_used(
+    service: SentinelServers,
+) -> None:
+    with connect(service.url) as client:
+        store = RedisStore(client)
+        store.ping()
+        pool: Any = client.connection_pool
+        with service.without_sentinel():
+            for failures in range(1, 4):
+                pool._ask_at = 0.0
+                store.ping()
+                assert pool._failures == failures
+                assert pool._ask_at - time.monotonic() > 2**failures - 1
+                store.ping()
+                assert pool._failures == failures, "it was not asked again"
+        pool._ask_at = 0.0
+        store.ping()
+        assert pool._failures == 0

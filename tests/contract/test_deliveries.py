@@ -40,9 +40,9 @@ def hand_over(store: Store, *ids: str, **fields: Any) -> list[Task]:
     return claim(store).tasks
 
 
-def begin(store: Store, *tasks: Task, nonce: int = 0) -> list[Begun]:
+def begin(store: Store, *tasks: Task, nonce: int = 0, each: int = 0) -> list[Begun]:
     nonces = [(nonce or next(NONCES)).to_bytes(8) for _ in tasks]
-    return store.begin(SHARD, [lease_of(task) for task in tasks], LEASE_MS, nonces)
+    return store.begin(SHARD, [lease_of(task) for task in tasks], LEASE_MS, nonces, each)
 
 
 def begun(store: Store, task: Task) -> Task:
@@ -85,6 +85,29 @@ def test_a_lost_reply_is_asked_for_again_and_no_other_worker_begins(store: Store
     assert begin(store, task, nonce=7_001) == [first]
     assert begin(store, task, nonce=7_002) == [LOST]
     assert standing(store).token == first.token
+
+
+def test_many_deliveries_of_one_call_are_answered_in_their_order(store: Store, clock: HandClock) -> None:
+    store.add([new(f"t{n:02}", kind="report", payload=f'"{"x" * 40 * n}"') for n in range(50)])
+    store.add([new("late", kind="report", deadline_ms=50), new("mine", kind="report"), new("others", kind="report")])
+    tasks = {task.id: task for task in claim(store).tasks}
+    [mine], [_] = begin(store, tasks["mine"], nonce=7_001), begin(store, tasks["others"], nonce=7_002)
+    clock.advance(50)
+    many = [tasks[f"t{n:02}"] for n in range(50)]
+    asked = [*many[:20], tasks["late"], tasks["mine"], many[3], tasks["others"], *many[20:]]
+    answers = begin(store, *asked, nonce=7_001)
+    assert answers[20:24] == [LOST, mine._replace(expires_at=clock.at + LEASE_MS), LOST, LOST]
+    began = answers[:20] + answers[24:]
+    assert {(one.run, one.expires_at, one.late_ms) for one in began} == {(1, clock.at + LEASE_MS, 50)}
+    fences = [int(one.token[:12], 16) for one in began]
+    assert fences == sorted(set(fences))
+    for task, one in zip(many, began, strict=True):
+        now = standing(store, task.id)
+        assert (now.token, now.delivery, now.lease_expires_at) == (one.token, task.token, one.expires_at)
+        assert (now.payload_json, now.due_at) == (task.payload_json, task.due_at)
+    assert standing(store, "late").status is Status.DEAD
+    settled = store.settle(SHARD, [ending(one.under(task), Ending.DONE) for task, one in zip(many, began, strict=True)])
+    assert settled == [Settled.DONE] * 50
 
 
 def test_what_is_begun_is_settled_by_its_new_token_alone(store: Store) -> None:
@@ -253,6 +276,21 @@ def test_a_busy_target_is_handed_half_as_much_and_more_with_each_begin(store: St
     for task in second[:3]:
         begin(store, task)
     assert len(claim(store, most=60).tasks) == 3 + 3
+
+
+def test_a_claim_answers_how_many_tasks_one_invocation_has_time_for(store: Store) -> None:
+    store.add([new(f"t{n}", kind="report") for n in range(9)])
+    got = claim(store, limit=1)
+    answers = [got.each]
+    for each in (0, 3, 0, 2, 10, 0, 9):
+        begin(store, got.tasks[0], each=each)
+        got = claim(store, limit=1)
+        answers.append(got.each)
+    few = {TARGET: 3}
+    assert answers == [{}, {}, few, few, {TARGET: 2}, {}, {}, {TARGET: 9}]
+    store.add([new("other", kind="mail")])
+    others = store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries={"mail": Delivery("lambda:mail", 9, DELIVERY_MS)})
+    assert others.each == {}
 
 
 def test_a_target_that_had_no_room_for_one_event_counts_as_busy(store: Store, clock: HandClock) -> None:
@@ -437,23 +475,6 @@ def test_one_past_its_deadline_dies_instead_of_being_begun(telling: Store, clock
     assert begin(telling, task) == [LOST]
     assert (standing(telling).status, standing(telling).error) == (Status.DEAD, "past its deadline")
     assert [task.kind for task in claim(telling).tasks] == ["task.dead"]
-
-
-def test_a_failed_invocation_is_a_retry_of_what_it_began(store: Store) -> None:
-    [task] = hand_over(store, "a")
-    mine = begun(store, task)
-    store.save(SHARD, lease_of(mine), '{"page":2}')
-    assert settle(store, task, Ending.FAILED, delay_ms=7, detail="Task timed out") == Settled.RETRIED
-    assert settle(store, task, Ending.FAILED, delay_ms=7, detail="Task timed out") == Settled.STALE
-    after = standing(store)
-    assert (after.attempt, after.error, after.state) == (2, "Task timed out", {"page": 2})
-    assert settle(store, mine, Ending.DONE) == Settled.STALE
-
-
-def test_a_failed_invocation_is_a_retry_of_what_it_did_not_get_to_begin(store: Store) -> None:
-    [task] = hand_over(store, "a")
-    assert settle(store, task, Ending.FAILED, detail="ImportError") == Settled.RETRIED
-    assert (standing(store).run, standing(store).attempt, standing(store).error) == (1, 2, "ImportError")
 
 
 def test_a_run_is_never_an_undelivered_one(store: Store) -> None:

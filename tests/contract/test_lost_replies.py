@@ -1,16 +1,19 @@
 """A reply that is lost on the way: what the store asks for again by itself, and what it never does. Redis only."""
 
+import secrets
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from duecourse.adapters.redis.connect import connect
+from duecourse.adapters.redis.lost_claims import LostClaim
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.history import Change
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Apart, OnDuplicate, RetryPolicy, Status, Task
 from duecourse.errors import StoreUnavailable
-from duecourse.ports.leases import Settled
+from duecourse.ports.leases import Delivery, Settled
 from duecourse.ports.tasks import AddReply, Move, Reply
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, ending, lease_of, new, settle, standing
@@ -105,7 +108,6 @@ def test_a_settle_is_sent_again_and_answered_as_the_first(store: RedisStore, pro
         Ending.RETRY: Settled.RETRIED,
         Ending.DROP: Settled.DEAD,
         Ending.RELEASE: Settled.RELEASED,
-        Ending.FAILED: Settled.RETRIED,
     }
     assert answer == [expected[how]]
     assert proxy.lost == 1
@@ -170,30 +172,101 @@ def test_each_of_two_moves_of_one_task_is_known_where_they_are_sent_again(
     assert standing(store).due_at == clock.at + 5
 
 
-def test_a_claim_is_never_sent_again(store: RedisStore, proxy: LossyProxy, clock: HandClock) -> None:
-    store.add([new("a"), new("b")])
+def lose_replies(proxy: LossyProxy, times: int) -> None:
+    """Lose the replies to so many scripts in a row."""
+    proxy.lose_next_reply(then=(lambda: lose_replies(proxy, times - 1)) if times > 1 else lambda: None)
+
+
+@pytest.mark.parametrize("payload", ["1", f'"{"x" * 2_000}"'], ids=["small", "apart"])
+def test_what_a_claim_leased_is_found_when_its_reply_was_lost(
+    store: RedisStore, proxy: LossyProxy, clock: HandClock, payload: str
+) -> None:
+    store.configure("default", {"max_running": 1})
+    store.add([new("a", payload=payload), new("b")])
+    proxy.lose_next_reply()
+    [task] = claim(store)
+    assert proxy.lost == 1
+    assert (task.id, task.run, task.attempt, task.payload_json) == ("a", 1, 1, payload)
+    assert task.lease_expires_at == clock.at + LEASE_MS
+    assert settle(store, task, Ending.DONE) is Settled.DONE
+    assert [t.id for t in claim(store)] == ["b"], "each lease is found once"
+    assert claim(store) == []
+
+
+def test_a_claim_that_leased_nothing_is_unavailable_and_the_next_one_claims(
+    store: RedisStore, proxy: LossyProxy
+) -> None:
     proxy.lose_next_reply()
     with pytest.raises(StoreUnavailable):
+        claim(store)
+    add(store)
+    assert [task.id for task in claim(store)] == ["a"]
+
+
+def test_the_next_claim_finds_what_one_before_it_leased_and_leaves_those_of_others(
+    store: RedisStore, proxy: LossyProxy, clock: HandClock, redis_server: RedisServer
+) -> None:
+    store.add([new("a"), new("b"), new("c")])
+    lose_replies(proxy, 4)  # of the claim, and of each look for its leases
+    with pytest.raises(StoreUnavailable):
         store.claim(SHARD, 1, lease_ms=LEASE_MS)
-    stats = store.stats(SHARD)
-    assert (stats.leased, stats.scheduled) == (1, 1)
-    assert [t.id for t in claim(store)] == ["b"]
-    clock.advance(LEASE_MS)
-    assert [(t.id, t.attempt) for t in claim(store)] == [("a", 2), ("b", 2)]
+    assert proxy.lost == 4
+    with connect(redis_server.url) as client:
+        other = RedisStore(client, travel=clock)
+        assert [task.id for task in other.claim(SHARD, 1, lease_ms=LEASE_MS).tasks] == ["b"]
+    clock.advance(500)
+    [found] = claim(store)
+    assert (found.id, found.attempt) == ("a", 1)
+    assert store.extend(SHARD, [lease_of(found)], 1, at_least=True) == [clock.at + LEASE_MS]
+    assert [task.id for task in claim(store)] == ["c"]
 
 
-def test_a_take_is_never_sent_again(store: RedisStore, proxy: LossyProxy, clock: HandClock) -> None:
+def test_a_lost_claim_that_is_still_on_its_way_is_looked_for_again(
+    store: RedisStore, clock: HandClock, redis_server: RedisServer
+) -> None:
+    add(store)
+    lost = b"12345678"
+    store.lost_claims.add(SHARD, [LostClaim(lost, time.monotonic(), (LEASE_MS,))])
+    assert [task.id for task in claim(store, 1)] == ["a"], "it has not come yet"
+    add(store, "b")
+    with connect(redis_server.url) as client, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secrets, "token_bytes", lambda _size: lost)
+        assert [t.id for t in RedisStore(client, travel=clock).claim(SHARD, 1, lease_ms=LEASE_MS).tasks] == ["b"]
+    assert [task.id for task in claim(store)] == ["b"]
+    assert claim(store) == []
+
+
+def test_what_the_first_script_of_a_claim_leased_is_the_callers_when_the_second_is_lost(
+    store: RedisStore, proxy: LossyProxy
+) -> None:
+    store.add([new("a"), new("b"), new("x", tenant="t2")])
+    proxy.lose_next_reply(of=b"due:t2")
+    got = store.claim(SHARD, 10, lease_ms=LEASE_MS)
+    assert proxy.lost == 1
+    assert [task.id for task in got.tasks] == ["a", "b"]
+    assert got.backlog
+    assert [(task.tenant, task.id, task.attempt) for task in claim(store)] == [("t2", "x", 1)]
+
+
+def test_what_a_claim_handed_over_is_found_too(store: RedisStore, proxy: LossyProxy) -> None:
+    add(store, kind="report")
+    proxy.lose_next_reply()
+    deliveries = {"report": Delivery("lambda:report", 10, 120_000)}
+    [task] = store.claim(SHARD, 10, lease_ms=LEASE_MS, deliveries=deliveries).tasks
+    [begun] = store.begin(SHARD, [lease_of(task)], LEASE_MS, [b"12345678"])
+    assert (task.target, begun.run) == ("lambda:report", 1)
+
+
+def test_a_take_is_sent_again_and_is_the_same_lease(store: RedisStore, proxy: LossyProxy, clock: HandClock) -> None:
     store.take("default", "warm", lease_ms=LEASE_MS)
     add(store, delay_ms=2 * LEASE_MS)
     proxy.lose_next_reply()
-    with pytest.raises(StoreUnavailable):
-        store.take("default", "a", lease_ms=LEASE_MS)
-    assert proxy.lost == 1
-    assert store.take("default", "a", lease_ms=LEASE_MS) is None, "somebody may have it"
-    clock.advance(LEASE_MS)
     taken = store.take("default", "a", lease_ms=LEASE_MS)
+    assert proxy.lost == 1
     assert taken is not None
-    assert (taken.run, taken.attempt) == (2, 2)
+    assert (taken.run, taken.attempt, taken.lease_expires_at) == (1, 1, clock.at + LEASE_MS)
+    assert store.take("default", "a", lease_ms=LEASE_MS) is None, "another take is another lease"
+    assert settle(store, taken, Ending.DONE) is Settled.DONE
 
 
 def test_settings_are_sent_again(store: RedisStore, proxy: LossyProxy) -> None:

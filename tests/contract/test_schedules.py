@@ -709,7 +709,7 @@ def purged(store: Store, _clock: HandClock) -> None:
 def lapsed_and_swept(store: Store, clock: HandClock) -> None:
     for _ in range(STEADY.max_attempts):
         claim(store)
-        clock.advance(10 * MINUTE)
+        clock.advance(LEASE_MS)
         store.sweep(SHARD, retention_ms=60 * MINUTE)
         clock.advance(10 * MINUTE)
 
@@ -723,7 +723,7 @@ def lapsed_and_claimed(store: Store, clock: HandClock) -> None:
 def lapsed_and_taken(store: Store, clock: HandClock) -> None:
     for _ in range(STEADY.max_attempts):
         claim(store)
-        clock.advance(10 * MINUTE)
+        clock.advance(LEASE_MS)
         store.take("default", "nothing", lease_ms=LEASE_MS)
         clock.advance(10 * MINUTE)
 

@@ -27,10 +27,10 @@ MANY = 100
 
 
 @contextmanager
-def stack(folder: Path, name: str, age_s: int, lease: str) -> Iterator[Api]:
+def stack(folder: Path, name: str, age_s: int, lease: str, timeout_s: int = 30) -> Iterator[Api]:
     """A stack with one function `name`, of which one invocation runs at a time."""
     template = copy_project(folder)
-    limits = f"functions/{name}\n      ReservedConcurrentExecutions: 1"
+    limits = f"functions/{name}\n      ReservedConcurrentExecutions: 1\n      Timeout: {timeout_s}"
     text = described(template.read_text(), New(name, name)).replace(f"functions/{name}", limits)
     own = text.rindex("MaximumEventAgeInSeconds: 60", 0, text.index("DestinationConfig", text.index(limits)))
     template.write_text(text[:own] + text[own:].replace("60", str(age_s), 1))
@@ -97,3 +97,11 @@ def test_a_task_that_ends_its_process_spends_no_attempt_of_its_neighbours(tmp_pa
         assert (first["state"], first["run"]) == ("dead", 1)
         assert "Runtime.ExitError" in first["error"]
         all_ran_once(others)
+
+
+@MATRIX
+@LENGTHY
+def test_tasks_that_one_invocation_has_no_time_for_all_run_in_others(tmp_path: Path) -> None:
+    with stack(tmp_path, "serial", age_s=60, lease="PT60S", timeout_s=10) as api:
+        add(api, "serial", [{"takes": 4}] * 10)
+        all_ran_once(ends(api, 10, seconds=110))

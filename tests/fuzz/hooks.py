@@ -14,7 +14,7 @@ from tests.fuzz.scene import SCENE, TENANT
 
 KEY = "Idempotency-Key"
 NUMBERS = count()
-QUOTAS = {"tenant_max_pending", "tenant_max_bytes", "tenant_adds_per_minute"}
+QUOTAS = {"tenant_max_pending", "tenant_max_bytes", "tenant_adds_per_minute", "tenant_max_schedules"}
 LARGE = 500_000
 STANDING = {name: cycle(each) for name, each in json.loads(Path(os.environ[SCENE]).read_text()).items()}
 ON = {

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 from redis.cluster import RedisCluster
@@ -27,6 +28,12 @@ class ClusterBellman(Bellman):
     def now(self) -> int:
         seconds, micros = self.redis.get_redis_connection(self.redis.get_default_node()).time()
         return int(seconds) * 1000 + int(micros) // 1000
+
+
+def hang_at(cluster: ClusterServers, port: int, bell: str) -> None:
+    """Hang a bell by its own node, while another does not answer."""
+    with cluster.node(port) as node:
+        Bellman(node).hang(bell, 50)
 
 
 @pytest.fixture
@@ -107,12 +114,73 @@ def test_notifications_turned_off_at_one_primary_are_noticed_and_set_again(
 def test_a_subscription_that_one_primary_killed_is_made_again(
     cluster: ClusterServers, bells: ClusterBellman, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    port, bell = one_on_each(cluster, bells).popitem()
+    every = one_on_each(cluster, bells)
+    port, bell = every.popitem()
     with bridging(cluster, recorder), cluster.node(port) as node:
         until(lambda: recorder.of(bell))
         assert node.client_kill_filter(_type="pubsub") == 1
-        until(lambda: "the store is back" in caplog.text)
+        until(lambda: f"the store's primary 127.0.0.1:{port} is back" in caplog.text)
         rings_on_time(bells, recorder, bell)
+    assert caplog.text.count("LOST") == 1, "the others were heard all the time"
+
+
+def test_while_one_primary_stands_still_the_bells_of_the_others_ring(
+    cluster: ClusterServers, bells: ClusterBellman, recorder: Recorder
+) -> None:
+    """Its replica takes nobody's place, so that it is away for as long as the test wants."""
+    every = one_on_each(cluster, bells)
+    record = cluster.owner(f"{NAMESPACE}:shards")
+    with bridging(cluster, recorder, beat_s=0.2), standing_alone(cluster):
+        until(lambda: all(recorder.of(bell) for bell in every.values()))
+        for port in (record, next(other for other in every if other != record)):
+            others = {other: bell for other, bell in every.items() if other != port}
+            with cluster.paused(port):
+                for _ in range(5):
+                    for other, bell in others.items():
+                        before = len(recorder.of(bell))
+                        hang_at(cluster, other, bell)
+                        until(lambda bell=bell, before=before: len(recorder.of(bell)) > before)
+            rings_again(bells, recorder, every[port])
+
+
+def test_a_bridge_that_begins_while_one_primary_stands_still_serves_the_others(
+    cluster: ClusterServers, bells: ClusterBellman, recorder: Recorder
+) -> None:
+    every = one_on_each(cluster, bells)
+    port, away = every.popitem()
+    with standing_alone(cluster), ExitStack() as paused:
+        paused.enter_context(cluster.paused(port))
+        with bridging(cluster, recorder) as bridge:
+            assert bridge.stats().events is not False
+            for other, bell in every.items():
+                hang_at(cluster, other, bell)
+                until(lambda bell=bell: recorder.of(bell))
+            paused.close()
+            until(lambda: recorder.of(away))
+
+
+@contextmanager
+def standing_alone(cluster: ClusterServers) -> Iterator[None]:
+    """No replica takes a primary's place, and the others go on without it."""
+    try:
+        cluster.configure({"cluster-require-full-coverage": "no", "cluster-replica-no-failover": "yes"})
+        yield
+    finally:
+        cluster.configure({"cluster-require-full-coverage": "yes", "cluster-replica-no-failover": "no"})
+        cluster.wait_whole()
+
+
+def rings_again(bells: ClusterBellman, recorder: Recorder, bell: str) -> None:
+    """Hang a bell again and again until it rings on time."""
+
+    def rings() -> bool:
+        before, at = len(recorder.of(bell)), bells.hang(bell, 50)
+        with suppress(AssertionError):
+            until(lambda: len(recorder.of(bell)) > before, seconds=2)
+        found = recorder.of(bell)[before:]
+        return bool(found) and found[0].at < at + 1_000
+
+    until(rings)
 
 
 def test_a_slot_that_moves_to_another_primary_takes_its_bell_along(
@@ -140,15 +208,15 @@ def test_a_bell_is_seen_where_it_is_while_its_slot_moves_and_after(
     (source, bell), (target, other), *_ = every.items()
     slot = key_slot(bell.encode())
     looking = RedisBells(cluster.url, NAMESPACE)
-    looking.check_primary()
+    there = looking.primaries()[f"127.0.0.1:{source}"]
     times: list[int | None] = [bells.hang(bell, 60_000), bells.hang(other, 70_000), None]
     names = [bell, other, every.popitem()[1]]
     cluster.begin_move(slot, source, target)
-    assert looking.look(names).hung == times
+    assert there.look(names).hung == times
     cluster.move_keys(slot, source, target)
-    assert looking.look(names).hung == times
+    assert there.look(names).hung == times
     cluster.end_move(slot, target)
-    assert looking.look(names).hung == times
+    assert there.look(names).hung == times
     assert looking.owner_of(bell) == f"127.0.0.1:{target}"
     looking.close()
 
@@ -162,7 +230,7 @@ def test_after_a_failover_every_bell_rings_on_time_again(
         until(lambda: recorder.of(bell))
         cluster.kill(port)
         cluster.wait_failover()
-        until(lambda: "the store is back" in caplog.text)
+        until(lambda: "primaries are others now" in caplog.text)
         bells.redis.nodes_manager.initialize()
         for each in (bell, *every.values()):
             rings_on_time(bells, recorder, each)

@@ -17,13 +17,15 @@ import tzdata  # type: ignore[import-untyped]
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import keys_of, rounds_key, shards_key
 from duecourse.adapters.redis.store import RedisStore
+from duecourse.domain.bulk import Act, Bulk
 from duecourse.domain.queues import Rate
-from duecourse.domain.task import Shard
+from duecourse.domain.shards import Sharding
+from duecourse.domain.task import Shard, Status
 from duecourse_local.doctor import targets, zones
 from duecourse_local.doctor.finding import Finding, Level
 from duecourse_local.doctor.ledger import Examination
 from tests.support.commands import in_this_process, run
-from tests.support.ledger import claim, new
+from tests.support.ledger import LEASE_MS, SHARD, claim, new
 from tests.support.redis_server import REDIS, RedisServer, need
 
 KEYS = keys_of("duecourse", Shard())
@@ -157,6 +159,13 @@ def lose_a_record(client: redis.Redis) -> None:
     client.hdel(KEYS.tasks, "-/later")
 
 
+def purge_what_was_put_aside(client: redis.Redis) -> None:
+    store = RedisStore(client)
+    store.add([new("aside", kind="ghost")])
+    store.claim(SHARD, 100, lease_ms=LEASE_MS, kinds=["work"])
+    store.bulk("default", Bulk(Act.DELETE, (Status.SCHEDULED,), "ghost", limit=9))
+
+
 def damage_a_record(client: redis.Redis) -> None:
     client.hset(KEYS.tasks, "-/later", b"\x05nonsense")
 
@@ -200,6 +209,7 @@ FAULTS: dict[str, tuple[Callable[[redis.Redis], None], str, str]] = {
     "no group": (lose_a_group, "tasks without an entry", "-/later"),
     "no turn": (lose_a_turn, "tasks without an entry", "1: -"),
     "no record": (lose_a_record, "entries without a task", "'-/later' in due:-"),
+    "purged": (purge_what_was_put_aside, "entries without a task", "-/aside"),
     "damaged": (damage_a_record, "unreadable task", "later of tenant -"),
     "no payload": (lose_a_payload, "unreadable task", "large of tenant -"),
     "interrupted reshard": (interrupt_a_reshard, "reshard", "from 1 to 4 shards"),
@@ -217,6 +227,22 @@ def test_each_planted_fault_is_found(client: redis.Redis, fault: str) -> None:
     finding = wrong(client)[check]
     assert text in finding.text
     assert finding.fix
+
+
+def test_shards_with_other_settings_than_their_queue_are_named(client: redis.Redis) -> None:
+    store = RedisStore(client, sharding=Sharding({"wide": 4}))
+    store.configure("wide", {"paused": True, "max_running": 8})
+    third = keys_of("duecourse", Shard("wide", 2)).meta
+    client.hdel(third, "paused")
+    client.hset(third, "max_running", 9)
+    [one] = [one for one in found(client) if one.check == "settings"]
+    assert (one.place, one.text) == ("wide/2", "other settings than the queue's: max_running, paused")
+    assert one.fix == "set them again: duecourse limits wide"
+    client.hset(third, "revision", 1)
+    [one] = [one for one in found(client) if one.check == "settings"]
+    assert one.fix == "nothing to do: the next tick sets them"
+    store.sweep(Shard("wide", 2), retention_ms=1)
+    assert [one for one in found(client) if one.check == "settings"] == []
 
 
 @pytest.mark.parametrize("limit", [{"max_running": 20}, {"rate": Rate(10, 1_000)}, {"tenant_max_running": 20}])

@@ -237,6 +237,17 @@ def test_whoever_waits_for_a_process_that_cannot_start_is_told(function: Functio
     asyncio.run(fail())
 
 
+def test_an_answer_to_another_invocation_does_not_end_the_one_that_runs(function: Function, log: Log) -> None:
+    async def answer() -> Answer:
+        pool = Scene(replace(function, handler="app.late"), log).pool
+        try:
+            return await invoke(pool, Invocation(b"{}"))
+        finally:
+            await pool.close()
+
+    assert json.loads(asyncio.run(answer()).payload)["errorType"] == "Runtime.ExitError"
+
+
 def test_what_waits_for_a_process_is_refused_when_the_stack_stops(function: Function, log: Log) -> None:
     async def stop() -> None:
         scene = Scene(function, log)

@@ -450,9 +450,7 @@ class LedgerMachine(RuleBasedStateMachine):
         def send(store: Store, names: Names) -> object:
             return store.settle(SHARD, [s._replace(token=names.tokens[n]) for s, n in asked])
 
-        # A failure that ends what was begun leaves nothing by which the delivery's token is known again.
-        lost = lost and bool(asked) and all(settlement.ending != Ending.FAILED for settlement, _ in asked)
-        self._same(send, replies, lost=lost)
+        self._same(send, replies, lost=lost and bool(asked))
 
     def _same(
         self,

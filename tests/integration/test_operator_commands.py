@@ -517,6 +517,24 @@ def test_a_schedule_is_added_shown_changed_paused_run_and_deleted(place: Place) 
     assert place.ask("schedules", "list")["schedules"] == []
 
 
+HOOK = ("--payload", '{"url": "https://example.org/hook"}')
+
+
+def test_many_schedules_are_counted_asked_for_and_deleted(place: Place) -> None:
+    for n in range(5):
+        place.ask("schedules", "add", "report" if n else "webhook", "--id", f"s-{n}", "--every", "PT1H", *HOOK)
+    assert place.ask("schedules", "delete", "--kind", "report", "--dry-run") == {"purged": 4, "dry_run": True}
+    unasked = place.run("schedules", "delete", "--kind", "report", event="")
+    assert (unasked.exit_code, "--dry-run" in unasked.stderr) == (2, True)
+    assert place.ask("schedules", "delete", "--prefix", "s-3", "--yes") == {"purged": 1, "dry_run": False}
+    assert place.ask("schedules", "delete", "--kind", "report", "--yes") == {"purged": 3, "dry_run": False}
+    assert [one["id"] for one in place.ask("schedules", "list")["schedules"]] == ["s-0"]
+    for words in ((), ("s-0", "--all"), ("s-0", "--dry-run")):
+        assert "give the id of one schedule" in place.run("schedules", "delete", *words).stderr
+    assert place.ask("schedules", "delete", "--all", "--yes") == {"purged": 1, "dry_run": False}
+    assert place.ask("schedules", "delete", "--all", "--yes") == {"purged": 0, "dry_run": False}
+
+
 def test_an_occurrence_that_waits_for_the_end_of_another_is_shown_without_a_due_time(place: Place) -> None:
     put(place.store, overlap=Overlap.QUEUE, deadline_ms=9_000, kind="report")
     fire(place.store)

@@ -39,7 +39,7 @@ def test_a_member_that_names_no_shard_is_logged_and_stops_neither_adds_nor_ticks
     assert (ticked.shards, ticked.done, ticked.left_out) == (1, 1, 0)
     assert "in the set of shards names no shard: remove it with SREM" in caplog.text
     bells = RedisBells(redis_server.url, "duecourse")
-    assert bells.known() == [KEYS.bell]
+    assert bells.primaries()[""].known() == [KEYS.bell]
     bells.close()
 
 

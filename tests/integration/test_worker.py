@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,17 @@ from typing import Any
 import pytest
 
 from duecourse.adapters.redis.connect import connect
+from duecourse.adapters.redis.keys import keys_of
+from duecourse.adapters.redis.layout import AHEAD
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.task import NewTask, Shard, Status, Task
+from duecourse.domain.pages import Wanted
+from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status, Task
 from duecourse.handler import task_handler
 from duecourse.settings import Settings
 from duecourse.wiring import App
 from duecourse.worker.serving import size_of
 from tests.support.answering import Reply, answering
-from tests.support.matrix import MATRIX, in_turn
+from tests.support.matrix import LENGTHY, MATRIX, in_turn
 from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
 from tests.support.workers import HANDLERS, command, environment, working
@@ -191,6 +195,56 @@ def test_for_a_process_that_is_killed_another_is_started_and_its_task_runs_elsew
         task = ended(store, "held")
         assert (task.status, [run.outcome for run in task.history]) == (Status.DONE, ["lapsed", "done"])
         assert task.result["by"] in worker.children()
+
+
+def test_tasks_that_a_killed_process_had_claimed_ahead_spend_no_attempt(
+    store: RedisStore, server: RedisServer, log: Path
+) -> None:
+    once = RetryPolicy(max_attempts=1)
+    store.configure("default", {"lease_ms": 2_000})
+    with working(server.url, log=log, PARALLEL="4") as worker, server.client() as client:
+        [pid] = worker.children()
+        store.add([NewTask(f"t{n:03}", kind="slow", payload="0.02", retry=once) for n in range(1_000)])
+
+        def is_ahead(id: str) -> bool:
+            data = client.hget(keys_of("duecourse", Shard()).tasks, f"-/{id}")
+            return data is not None and data[-1:] == b"L" and data[-2] >= AHEAD
+
+        def unbegun() -> list[str]:
+            """Tasks that were claimed ahead and of which no handler has begun, of a process that is stopped."""
+            os.kill(pid, signal.SIGSTOP)
+            begun = {run.partition(":")[0] for run in ran(server)}
+            page = store.page("default", Wanted(Status.LEASED), None, 100)
+            ahead = [task.id for task in page.tasks if task.id not in begun and is_ahead(task.id)]
+            if not ahead:
+                os.kill(pid, signal.SIGCONT)
+            return ahead
+
+        ahead = until(unbegun, every=0.01)
+        os.kill(pid, signal.SIGKILL)
+        tasks = [ended(store, id) for id in ahead]
+    assert [(task.status, task.attempt, task.run) for task in tasks] == [(Status.DONE, 1, 1)] * len(ahead)
+
+
+@LENGTHY
+@MATRIX
+def test_what_ended_while_redis_stood_still_is_done_and_runs_once(
+    store: RedisStore, server: RedisServer, log: Path
+) -> None:
+    ids, once = [f"t{n:03}" for n in range(200)], RetryPolicy(max_attempts=1)
+    with working(server.url, log=log, PARALLEL="16"), server.client() as client:
+        redis_pid = client.info()["process_id"]
+        store.add([NewTask(id, kind="slow", payload="0.2", retry=once) for id in ids])
+        store.add([NewTask("long", kind="slow", payload="60", retry=once)])
+        until(lambda: len(ran(server)) > 40, every=0.02)
+        os.kill(redis_pid, signal.SIGSTOP)
+        frozen_at = time.monotonic()
+        until(lambda: time.monotonic() - frozen_at > 40, every=1.0, seconds=60)
+        os.kill(redis_pid, signal.SIGCONT)
+        tasks = [ended(store, id) for id in [*ids, "long"]]
+    assert [(task.id, task.error) for task in tasks if task.status is not Status.DONE] == []
+    assert sorted(run.partition(":")[0] for run in ran(server)) == sorted([*ids, "long"])
+    assert set(ran(server).values()) == {1}
 
 
 def test_a_worker_goes_on_when_redis_was_away_and_its_health_says_so(

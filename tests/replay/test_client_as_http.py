@@ -72,6 +72,11 @@ def show_listed(got: Any) -> Any:
     return {"schedules": list(map(show_schedule, got.schedules)), **more}
 
 
+def show_purged(got: Any, asked: Fields) -> Any:
+    """What became of schedules that were purged, as over HTTP."""
+    return {"purged": got.schedules, "dry_run": asked.get("dry_run", False), "next_after": got.next_after}
+
+
 class Pair(NamedTuple):
     """A route, which of a verb's fields stand in its query, and how what the verb answers is shown."""
 
@@ -137,6 +142,7 @@ PAIRS: dict[str, Pair] = {
     "schedules.get": Pair("GET /schedules/{id}", lambda got, _: {"schedule": show_schedule(got)}, ("queue",)),
     "schedules.change": Pair("PATCH /schedules/{id}", lambda got, _: {"schedule": show_schedule(got)}, ("queue",)),
     "schedules.delete": Pair("DELETE /schedules/{id}", lambda got, _: got, ("queue",)),
+    "schedules.purge": Pair("POST /schedules/purge", show_purged, ("queue",)),
     "schedules.run": Pair("POST /schedules/{id}/run", lambda got, _: {"id": got}, ("queue",)),
     "reminders.move_occurrence": Pair("PATCH /reminders/{id}/occurrences/{at}", lambda got, _: show_moved(got)),
     "reminders.cancel_occurrence": Pair("DELETE /reminders/{id}/occurrences/{at}", lambda got, _: got, ("force",)),
@@ -251,6 +257,13 @@ GOOD: dict[str, list[Fields]] = {
     ],
     "schedules.list": [{}, {"limit": 1}, {"after": "daily"}, {"queue": "mail"}],
     **{f"schedules.{verb}": [{"id": "daily"}, {"id": "none"}] for verb in ("get", "delete", "run")},
+    "schedules.purge": [
+        *({"all": True, "dry_run": dry, "limit": 1} for dry in (True, False)),
+        *({"kind": "webhook", "after": after} for after in ("a", "z")),
+        {"prefix": "dai"},
+        {"prefix": "x", "queue": "mail"},
+        *({}, {"all": True, "kind": "webhook"}, {"all": True, "queue": "reminders"}),
+    ],
     "schedules.change": [
         *(
             {"id": id, "paused": True, "if_version": version}

@@ -6,20 +6,25 @@ from typing import Any
 
 import pytest
 
+from duecourse import task_handler
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.history import Run
+from duecourse.domain.lease import begin_nonce
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Shard, Status, Task
 from duecourse.errors import InvalidInput, StoreUnavailable
-from duecourse.ports.leases import Delivery
+from duecourse.ports.leases import Delivery, Settled
 from duecourse.wire.events.invocation import tasks_event
 from tests.support.clock import HandClock
-from tests.support.functions import cases, invoke, saved
+from tests.support.functions import Context, cases, invoke, saved
 from tests.support.ledger import lease_of, new
 from tests.support.wired import Wire
 
 REMINDERS = Shard("reminders")
 ID = "standup:300:0"
+INVOCATION = "5ac05cfe-c70f-4f6d-8c3b-21d8d2f3a1b4"
+"""Lambda's id of the request in the saved event of a timeout, and in the records that are made here."""
+ANOTHER = "0b1d7f5a-3a5e-4c58-9d0e-2f6b1c9a7e11"
 KILLED = "report: RetriesExhausted: Runtime.ExitError: signal: killed"
 HANDED = {"reminder": Delivery("lambda:SendReminderFunction", 100, 120_000)}
 
@@ -55,8 +60,9 @@ def hand_over_ten(store: MemoryStore) -> list[Task]:
     return store.claim(REMINDERS, 10, lease_ms=60_000, deliveries=HANDED).tasks
 
 
-def begin(store: MemoryStore, task: Task) -> Task:
-    [begun] = store.begin(REMINDERS, [lease_of(task)], 30_000, [bytes(8)])
+def begin(store: MemoryStore, task: Task, invocation: str = INVOCATION) -> Task:
+    nonce = begin_nonce(task.token, invocation, b"mine")
+    [begun] = store.begin(REMINDERS, [lease_of(task)], 30_000, [nonce])
     return begun.under(task)
 
 
@@ -64,7 +70,7 @@ def report(tasks: Sequence[Task], **parts: Any) -> None:
     """A record of the failed invocation that carried these tasks, by default of one whose process ended."""
     record = {
         "requestContext": {"functionArn": "arn:aws:lambda:eu-central-1:1:function:report:$LATEST"}
-        | {"condition": "RetriesExhausted", "approximateInvokeCount": 1}
+        | {"requestId": INVOCATION, "condition": "RetriesExhausted", "approximateInvokeCount": 1}
         | parts.pop("context", {}),
         "requestPayload": tasks_event(tasks),
         "responseContext": {"statusCode": 200, "functionError": "Unhandled"},
@@ -126,6 +132,75 @@ def test_a_task_that_another_invocation_began_makes_no_neighbour_begun(store: Me
     assert attempts(store) == [(1, 1)] * 10
 
 
+@pytest.mark.parametrize("condition", ["RetriesExhausted", "EventAgeExceeded"])
+@pytest.mark.parametrize("runs_on", [True, False])
+def test_the_record_of_a_second_delivery_changes_nothing_of_the_first(
+    store: MemoryStore, runs_on: bool, condition: str
+) -> None:
+    tasks = hand_over_ten(store)
+    mine = begin(store, tasks[0])
+    if not runs_on:
+        store.settle(REMINDERS, [Settlement.of(mine, Ending.RETRY, delay_ms=60_000)])
+    before = [of(store, task.id) for task in tasks]
+    answered = {} if condition == "RetriesExhausted" else {"responseContext": None, "responsePayload": None}
+    report(tasks, context={"requestId": ANOTHER, "condition": condition}, **answered)
+    assert [of(store, task.id) for task in tasks] == before
+    if runs_on:
+        assert store.settle(REMINDERS, [Settlement.of(mine, Ending.DONE)]) == [Settled.DONE]
+
+
+def test_each_of_two_deliveries_that_fail_ends_its_own_runs_alone(store: MemoryStore) -> None:
+    tasks = hand_over_ten(store)
+    begin(store, tasks[0])
+    begin(store, tasks[1], ANOTHER)
+    report(tasks, context={"requestId": ANOTHER})
+    assert (of(store, "t0").status, of(store, "t1").attempt) == (Status.LEASED, 2)
+    assert attempts(store)[2:] == [(0, 1)] * 8
+    report(tasks)
+    assert attempts(store)[:2] == [(1, 2), (1, 2)]
+
+
+def test_a_task_that_another_invocation_begins_while_the_record_is_read_is_not_ended(
+    clock: HandClock, wire: Wire
+) -> None:
+    class Beginning(MemoryStore):
+        def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
+            mine.extend(begin(self, task, ANOTHER) for task in tasks)
+            return super().settle(shard, settlements)
+
+    mine: list[Task] = []
+    store = Beginning(clock)
+    wire(store=store)
+    tasks = hand_over_ten(store)
+    report(tasks)
+    assert {of(store, task.id).token for task in tasks} == {task.token for task in mine}
+
+
+def test_what_a_handler_runs_is_ended_by_the_record_of_its_own_invocation_alone(store: MemoryStore) -> None:
+    seen: list[int] = []
+
+    @task_handler(parallel=1)
+    def handler(task: Task) -> None:
+        for id in (ANOTHER, Context.aws_request_id):
+            report(tasks, context={"requestId": id})
+            seen.append(of(store, task.id).attempt)
+
+    tasks = hand_over_ten(store)[:1]
+    assert handler(tasks_event(tasks), Context())["stale"] == 1
+    assert seen == [1, 2]
+
+
+@pytest.mark.parametrize(("invocation", "ends"), [("", True), (INVOCATION, True), (ANOTHER, False)])
+def test_a_run_that_was_begun_over_http_is_ended_by_the_record_of_its_invocation(
+    store: MemoryStore, wire: Wire, invocation: str, ends: bool
+) -> None:
+    app = wire(store=store)
+    tasks = hand_over_ten(store)
+    app.leases.begin(REMINDERS.queue, lease_of(tasks[0]), None, "me", invocation)
+    report(tasks)
+    assert (of(store, "t0").error == KILLED) is ends
+
+
 THROTTLED: dict[str, dict[str, Any]] = {
     "too old": {"context": {"condition": "EventAgeExceeded"}, "responseContext": None, "responsePayload": None},
     "never tried": {"context": {"approximateInvokeCount": 0}, "responseContext": None, "responsePayload": None},
@@ -168,7 +243,7 @@ def test_every_saved_event_is_replayed_here() -> None:
 def test_a_function_that_timed_out_is_the_error_of_the_attempt(store: MemoryStore, begun: bool) -> None:
     task = hand_over(store)
     if begun:
-        store.begin(REMINDERS, [lease_of(task)], 30_000, [bytes(8)])
+        begin(store, task)
     assert replay("timed_out", task.token) == []
     after = standing(store)
     assert (after.status, after.run, after.attempt) == (Status.SCHEDULED, 1, 2)
@@ -210,7 +285,7 @@ def test_an_event_that_waited_too_long_spends_no_attempt(store: MemoryStore) -> 
 
 def test_an_event_that_waited_too_long_and_was_begun_all_the_same_is_let_run(store: MemoryStore) -> None:
     task = hand_over(store)
-    store.begin(REMINDERS, [lease_of(task)], 30_000, [bytes(8)])
+    begin(store, task)
     assert replay("too_old", task.token) == []
     assert standing(store).status is Status.LEASED
 

@@ -16,7 +16,7 @@ from tests.support.ledger import add, claim, claim_one, ending, new
 from tests.support.requests import replay
 from tests.support.wired import Wire
 
-NO_QUOTAS = dict.fromkeys(("tenant_max_pending", "tenant_max_bytes", "tenant_adds_per_minute"))
+NO_QUOTAS = dict.fromkeys(("tenant_max_pending", "tenant_max_bytes", "tenant_adds_per_minute", "tenant_max_schedules"))
 SET = QueueSettings(False, 20, Rate(50, 1_000), 5, 7, 172_800_000, 120_000)
 
 

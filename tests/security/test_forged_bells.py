@@ -89,8 +89,8 @@ def test_heads_of_shards_that_are_not_there_are_forgotten(server: RedisServer, b
     with bridging(server, recorder, beat_s=0.2) as bridge:
         for n in range(5_000):
             bells.redis.publish(f"test:{{made-up-{n}/0}}:head", b"99999999999999")
-        until(lambda: len(bridge._timer.hung()) > 1)
-        until(lambda: len(bridge._timer.hung()) <= 1)
+        until(lambda: len(bridge._sessions.hung()) > 1)
+        until(lambda: len(bridge._sessions.hung()) <= 1)
         before = len(recorder.of(bell))
         bells.hang(bell, 100)
         until(lambda: len(recorder.of(bell)) > before)
@@ -112,5 +112,4 @@ def test_a_bell_with_a_text_that_is_no_time_is_none(server: RedisServer, bells: 
     bell = bells.shard("default/0")
     bells.redis.set(bell, text)
     with closing(RedisBells(server.url, NAMESPACE)) as own:
-        own.check_primary()
-        assert own.look([bell]).hung == [None]
+        assert own.primaries()[""].look([bell]).hung == [None]

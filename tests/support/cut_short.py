@@ -1,10 +1,12 @@
-"""Reshards that are cut off at one step after another, as a killed process would be, and run again."""
+"""What is cut off at one step after another, as a killed process would be: reshards, and any verb of a store."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from duecourse.adapters.redis.connect import Client
 from duecourse.adapters.redis.reshard import Reshard
+from duecourse.adapters.redis.store import RedisStore
 
 
 class Cut(Exception):
@@ -47,3 +49,23 @@ def reshards_cut_short(client: Client, to: int) -> Iterator[Callable[[], None]]:
     while not finished:
         yield cut_off
         steps += 1
+
+
+@contextmanager
+def cut_after(store: RedisStore, steps: int, error: type[Exception] = Cut) -> Iterator[None]:
+    """Let a store take so many scripts, commands and reads; each one after that is an error, and does nothing."""
+    scripts, left = store._scripts, steps
+    call = scripts.call
+
+    def limited(command: Callable[[], Any], **how: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise error("cut off")
+        return call(command, **how)
+
+    scripts.call = limited  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        scripts.call = call  # type: ignore[method-assign]

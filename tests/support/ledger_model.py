@@ -26,7 +26,6 @@ SETTLED = {
     Ending.RETRY: Settled.RETRIED,
     Ending.DROP: Settled.DEAD,
     Ending.RELEASE: Settled.RELEASED,
-    Ending.FAILED: Settled.RETRIED,
     Ending.UNDELIVERED: Settled.RELEASED,
 }
 TARGET, HANDED = "lambda:report", "report"
@@ -207,11 +206,10 @@ class Model:
         row = self.rows.get(s.id)
         if not row:
             return Settled.STALE
-        ending = Ending.RETRY if s.ending == Ending.FAILED else s.ending
         if not self._may_end(row, s.ending, token):
-            return self._settled_before(row, ending, token)
-        answer = self._undelivered(row, s.detail) if ending == Ending.UNDELIVERED else self._end(row, s)
-        row.last, row.ended = (ending, answer), self.now
+            return self._settled_before(row, s.ending, token)
+        answer = self._undelivered(row, s.detail) if s.ending == Ending.UNDELIVERED else self._end(row, s)
+        row.last, row.ended = (s.ending, answer), self.now
         self._succeed(s.id, row)
         self._made_due |= self.rows[s.id].status == S.SCHEDULED and self.rows[s.id].due <= self.now
         return answer
@@ -219,8 +217,6 @@ class Model:
     def _may_end(self, row: Row, ending: Ending, token: int) -> bool:
         if row.status != S.LEASED:
             return False
-        if ending == Ending.FAILED and row.delivery == token:
-            return True
         return row.token == token and (ending != Ending.UNDELIVERED or row.handed)
 
     def _undelivered(self, row: Row, detail: str) -> Settled:
@@ -475,8 +471,6 @@ class Model:
 
     def _end(self, row: Row, s: Settlement) -> Settled:
         due, expired = self._instant(s.due_at, s.delay_ms), 0 < row.deadline <= self.now
-        if s.ending == Ending.FAILED:
-            s = s._replace(ending=Ending.RETRY)
         if s.ending in (Ending.AGAIN, Ending.RETRY) and s.state is not None:
             row.state = s.state
         detail = {Ending.RETRY: s.detail, Ending.DROP: s.detail, Ending.RELEASE: s.detail}.get(s.ending, "")

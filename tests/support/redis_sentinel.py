@@ -2,7 +2,8 @@
 
 import signal
 import subprocess
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
 import redis
@@ -13,6 +14,7 @@ from tests.support.wait import until
 
 SERVICE = "main"
 PASSWORD = "let me in"
+OTHER_PASSWORD = "let nobody in"
 DOWN_AFTER_MS = 500
 
 
@@ -51,6 +53,35 @@ class SentinelServers:
     def kill(self, port: int) -> None:
         """Kill one server outright."""
         self.servers[port].stop(signal.SIGKILL)
+
+    @contextmanager
+    def forgotten(self, port: int) -> Iterator[redis.Redis]:
+        """The primary stopped until another has taken over, and let go on: the Sentinel cannot demote it.
+
+        Yields a client of it, by a password that it has alone.
+        """
+        process = self.servers[port].process
+        with redis.Redis(port=port, password=OTHER_PASSWORD) as former:
+            process.send_signal(signal.SIGSTOP)
+            try:
+                until(lambda: self.primary() != port)
+            finally:
+                process.send_signal(signal.SIGCONT)
+            with self.client(port) as known:
+                known.config_set("requirepass", OTHER_PASSWORD)
+                for one in known.client_list():
+                    if one["name"].startswith("sentinel"):
+                        known.client_kill_filter(_id=one["id"])
+            yield former
+
+    @contextmanager
+    def without_sentinel(self) -> Iterator[None]:
+        """The Sentinel stopped for a while."""
+        self._sentinel.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._sentinel.send_signal(signal.SIGCONT)
 
     def primary(self) -> int:
         """The port of the primary, as the Sentinel tells."""

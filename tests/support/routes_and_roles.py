@@ -79,6 +79,9 @@ CASES = {
     "POST /schedules/preview": Case(
         Role.CALLER, lambda _of: Asked("/schedules/preview", {"repeat": DAILY["repeat"]}), 200, None
     ),
+    "POST /schedules/purge": Case(
+        Role.CALLER, lambda of: Asked("/schedules/purge", {"all": True}, f"queue={of.queue}"), 200, 200
+    ),
     "GET /schedules": Case(Role.CALLER, lambda of: Asked("/schedules", query=f"queue={of.queue}"), 200, 200),
     "GET /schedules/{id}": Case(Role.CALLER, _schedule(), 200),
     "PATCH /schedules/{id}": Case(Role.CALLER, _schedule(body={"paused": True}), 200),

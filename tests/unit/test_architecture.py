@@ -163,12 +163,15 @@ MAY_USE = {
 """Which libraries each part may import; a part that is not here has none."""
 
 CATCH_ALLS = {
+    "layers/core/duecourse/bridge/ears.py": 1,
     "layers/core/duecourse/engine/run.py": 1,
     "layers/core/duecourse/engine/targets.py": 1,
     "local/duecourse_local/stack/stack.py": 1,
     "local/duecourse_local/threads/pool.py": 1,
 }
-"""Where any exception at all is stopped: around a handler and a piece of a drain; where a thread hands over its own."""
+"""Where any exception at all is stopped: around a handler and a piece of a drain; where a thread hands over its own.
+
+Nobody waits for the thread that listens, so its errors are logged and end its subscription."""
 
 LIGHT = (
     "duecourse",

@@ -63,8 +63,12 @@ def test_a_bridge_tells_its_figures_whenever_a_minute_is_over(
 
 def test_the_worst_lateness_is_that_since_the_last_report() -> None:
     bridge = Bridge(EmbeddedBells(MemoryStore(), "test"), Invoked(Lambda(), "on_expired"))
-    bridge._timer.latest_ms = 7.0
+    bridge.start()
+    assert bridge.wait_ready(30)
+    [session] = bridge._sessions.every()
+    session.timer.latest_ms = 7.0
     assert [bridge.report()["RingLateness"], bridge.report()["RingLateness"]] == [7.0, 0.0]
+    assert bridge.stop()
 
 
 def test_a_report_has_the_rings_since_the_last_one() -> None:

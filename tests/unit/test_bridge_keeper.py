@@ -66,7 +66,7 @@ class Heard:
 def test_it_sweeps_once_it_listens_and_has_heard_its_canary() -> None:
     bells, swept, rung = Heard(), list[int](), list[str]()
     timer = Timer(bells, ServerClock(), lambda rings: rung.extend(ring.key for ring in rings))
-    keeper = Keeper(bells, timer, beat_s=60, on_swept=swept.append, on_expiry=lambda _: None)
+    keeper = Keeper(bells, timer, beat_s=60, on_swept=swept.append, on_expiry=lambda _: None, on_lost=lambda: None)
     thread = threading.Thread(target=keeper.run)
     thread.start()
     until(lambda: swept)

@@ -206,3 +206,31 @@ def test_of_what_is_done_nothing_is_kept() -> None:
     assert (some._lanes, some.waiting, some.under_way) == ({}, 0, 0)
     assert some.take(NOW + 1) == {}
     assert some.next_at() == inf
+
+
+def grouped(threads: int = 4) -> Lanes[str]:
+    """Items whose key is their first two letters, and whose group is their first one."""
+    made: Lanes[str] = Lanes(Rules(threads, 100, 2, folds=True), key=lambda item: item[:2], group=lambda item: item[0])
+    made._random = Random(1)
+    return made
+
+
+def test_a_batch_has_items_of_one_group() -> None:
+    some = grouped()
+    some.add(["a1", "b1", "a2"], NOW)
+    assert some.take(NOW) == {"a1": ["a1"], "a2": ["a2"]}
+    assert some.take(NOW) == {"b1": ["b1"]}
+
+
+def test_a_group_that_is_rejected_holds_up_no_other_and_one_thread_at_most() -> None:
+    some = grouped(threads=2)
+    some.add(["a1", "a2", "a3", "b1"], NOW)
+    some.rejected(some.take(NOW), NOW)
+    assert some.take(NOW) == {"b1": ["b1"]}
+    some.add(["b2"], NOW)
+    assert some.take(NOW) == {"b2": ["b2"]}
+    assert NOW < some.next_at() < NOW + LONGEST_S
+    assert some.take(NOW + LONGEST_S).keys() <= {"a1", "a2", "a3"}
+    some.add(["a4", "b3"], NOW + LONGEST_S)
+    assert some.take(NOW + LONGEST_S) == {"b3": ["b3"]}
+    assert some.take(NOW + LONGEST_S) == {}, "another call of the first group would hold another thread"

@@ -46,6 +46,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "schedules.preview": {"repeat": {"every": "PT1H"}, "count": 3},
     "schedules.list": {},
     "schedules.change": {"id": "daily", "paused": True},
+    "schedules.purge": {"prefix": "daily"},
     "schedules.backfill": {"id": "daily", "since": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z"},
     **{f"schedules.{verb}": {"id": "daily"} for verb in ("get", "delete", "run")},
 }
@@ -53,6 +54,7 @@ MORE: dict[str, type] = {
     "add": client_fields.AddFields,
     "set_queue": client_fields.QueueFields,
     "purge": client_fields.PurgeFields,
+    "schedules.purge": client_fields.PurgeSchedulesFields,
     "cancel_many": client_fields.CancelFields,
     "query": client_fields.QueryFields,
     "reminders.add": client_fields.ReminderFields,
@@ -65,7 +67,13 @@ MORE: dict[str, type] = {
 """The fields that a verb takes beside those of its signature."""
 
 
-ALSO = {"kind": {"payload"}, "delay": {"due_at"}, "since": {"from", "to"}, "starts_at": {"until"}}
+ALSO = {
+    "kind": {"payload", "all"},
+    "prefix": {"all"},
+    "delay": {"due_at"},
+    "since": {"from", "to"},
+    "starts_at": {"until"},
+}
 """Fields that may be told in the place of another one."""
 
 

@@ -1,13 +1,18 @@
 """Leases of tasks that run in a process of their own: kept while they run, ended when it is to end."""
 
+import threading
+import time
+
 import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
+from duecourse.domain.lease import STEP_MS, STEPS
 from duecourse.domain.task import Status
 from duecourse.engine.alive import KeptAlive
 from duecourse.errors import StoreUnavailable
 from tests.support.clock import HandClock
 from tests.support.ledger import claim_one, new, standing
+from tests.support.wait import until
 
 
 def test_the_lease_of_a_running_task_is_extended_and_that_of_another_is_not(
@@ -55,3 +60,27 @@ def test_a_store_that_is_away_is_logged_and_ends_nothing(clock: HandClock, caplo
         alive.extend()
         assert alive.give_up("stopped") == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+
+
+def test_leases_that_could_not_be_extended_are_extended_once_the_store_is_back(clock: HandClock) -> None:
+    began = time.monotonic()
+
+    class Away(MemoryStore):
+        asked = 0
+
+        def extend(self, *given: object, **options: object) -> list[int]:
+            self.asked += 1
+            if self.asked < 3:
+                raise StoreUnavailable
+            return super().extend(*given, **options)  # type: ignore[arg-type]
+
+    store = Away(clock)
+    task = claim_one(store, "a")
+    alive = KeptAlive(store)
+    with alive.while_running(task):
+        thread = threading.Thread(target=alive.run)
+        thread.start()
+        until(lambda: store.asked == 3)
+        alive.stop()
+        thread.join()
+    assert time.monotonic() - began < 2 * STEP_MS / STEPS / 1_000, "it waited for the next step"

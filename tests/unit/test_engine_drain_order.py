@@ -11,12 +11,12 @@ import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Done, Outcome, Retry, Settlement
-from duecourse.domain.task import Shard, Task
+from duecourse.domain.task import RetryPolicy, Shard, Task
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.leases import Claim, Settled
+from duecourse.ports.leases import Claim, Lease, Settled
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, ample, engine
-from tests.support.ledger import SHARD, new
+from tests.support.ledger import LEASE_MS, SHARD, new, standing
 from tests.support.wait import until
 
 
@@ -185,3 +185,49 @@ def test_what_none_has_begun_is_given_back_before_any_end_is_written_once_time_i
     with engine(store, work, size=1) as run:
         assert run.drainer.drain([dead, other], left_ms)[:6] == (3, 1, 0, 0, 0, 2)
     assert begun == ["t-0"]
+
+
+class Remembering(MemoryStore):
+    """A store that remembers its claims, and which leases were extended."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.claims: list[tuple[int, int]] = []
+        self.extended: list[list[str]] = []
+
+    def claim(self, shard: Shard, limit: int, **bounds: Any) -> Claim:  # type: ignore[override]
+        self.claims.append((limit, bounds["at_once"]))
+        return super().claim(shard, limit, **bounds)
+
+    def extend(self, shard: Shard, leases: Sequence[Lease], *given: int, **options: bool) -> list[int]:  # type: ignore[override]
+        self.extended.append([lease.id for lease in leases])
+        return super().extend(shard, leases, *given, **options)
+
+
+def test_a_claim_says_how_many_of_its_tasks_begin_at_once(clock: HandClock) -> None:
+    store = Remembering(clock)
+    store.add([new(f"t-{n}") for n in range(8)])
+    with engine(store, lambda _task: None, size=2) as run:
+        assert run.drainer.drain([SHARD], ample).done == 8
+    assert store.claims[0] == (2, 2)
+    assert all(at_once <= 2 for _, at_once in store.claims)
+    assert any(limit > at_once for limit, at_once in store.claims), "none was claimed ahead"
+    assert store.extended == [], "what ends soon has no other round trip"
+
+
+def test_a_task_that_was_claimed_ahead_and_runs_for_a_while_is_noted_as_begun(clock: HandClock) -> None:
+    store, gate = Remembering(clock), threading.Event()
+    store.add([new(id, retry=RetryPolicy(max_attempts=1)) for id in ("a", "b", "c-slow")])
+
+    def work(task: Task) -> None:
+        assert task.id != "c-slow" or gate.wait(30)
+
+    with engine(store, work, size=1) as run, ThreadPoolExecutor(1) as pool:
+        drain = pool.submit(run.drainer.drain, [SHARD], ample)
+        until(lambda: store.extended)
+        clock.advance(LEASE_MS)
+        store.sweep(SHARD, retention_ms=LEASE_MS)
+        gate.set()
+        assert drain.result().stale == 1
+    assert store.extended == [["c-slow"]]
+    assert standing(store, "c-slow").error == "the lease lapsed"

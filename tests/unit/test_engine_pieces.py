@@ -23,7 +23,7 @@ def test_more_than_twice_is_claimed_ahead_only_while_more_finish_at_once_than_th
     pieces = Pieces(runner, targets_of({}, Lambda()), threads)
 
     def free_after(count: int) -> int:
-        pieces.begin(SHARD, [leased("work", {})] * count)
+        pieces.begin(SHARD, [leased("work", {})] * count, count)
         threads.close()  # all of them have finished
         assert len(pieces.gather(0.0)) == count
         return pieces.free
@@ -40,7 +40,7 @@ def test_a_task_that_waits_for_a_thread_is_later_than_its_claim() -> None:
     runner = Runner(lambda _kind: work, None, HandClock().now, random.Random(1))
     pieces = Pieces(runner, targets_of({}, Lambda()), threads)
     claimed = {"due_at": 1_000, "claimed_at": 1_300}
-    pieces.begin(SHARD, [leased("work", {}, id=id, token=id, **claimed) for id in ("first", "second")])
+    pieces.begin(SHARD, [leased("work", {}, id=id, token=id, **claimed) for id in ("first", "second")], 1)
     began = time.monotonic()
     until(lambda: time.monotonic() - began > wait_ms / 1_000)
     gate.set()

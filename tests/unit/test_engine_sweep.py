@@ -8,6 +8,8 @@ from threading import Event
 import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
+from duecourse.adapters.redis.idempotency import RedisIdempotency
+from duecourse.adapters.redis.upkeep import RedisRounds
 from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.task import Shard, Status, Task
@@ -274,3 +276,34 @@ def test_it_forgets_requests_of_a_day_ago_as_long_as_there_is_time(store: Memory
     clock.advance(KEPT_MS)
     tick(store)
     assert idempotency.prune() == 0
+
+
+class WithoutRecords(MemoryStore):
+    """A store whose records beside the shards are on a server that is away."""
+
+    def rounds(self) -> RedisRounds:
+        raise StoreUnavailable
+
+    def idempotency(self) -> RedisIdempotency:
+        return Forgetful(self._scripts, "ns", 0)
+
+
+class Forgetful(RedisIdempotency):
+    def prune(self) -> int:
+        raise StoreUnavailable
+
+
+def test_records_that_are_on_a_server_that_is_away_stop_no_tick(clock: HandClock) -> None:
+    store = WithoutRecords(clock)
+    idle = [f"idle-{n}" for n in range(AT_A_TIME + 1)]
+    store.add([new("i", queue=queue, delay_ms=86_400_000) for queue in idle])
+    swept = set[Shard]()
+    with engine(store, lambda _task: None) as run:
+        sweeper = Sweeper(store, run.drainer, Retention(RETENTION_MS), MARGIN_MS)
+        for n in range(PARTS):
+            store.add([new(f"t-{n}")])
+            found = sweeper.survey(ample)
+            assert sweeper.tick(found, ample).done == 1
+            swept |= set(found.resting)
+            clock.advance(60_000)
+    assert swept >= set(map(Shard, idle)), "each part has its turn"

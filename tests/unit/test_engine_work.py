@@ -9,14 +9,15 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.lease import GRACE_MS, STEP_MS
 from duecourse.domain.outcomes import Done, Drop, Ending, Outcome, Retry, Settlement
 from duecourse.domain.shards import Sharding
-from duecourse.domain.task import Shard, Status, Task
+from duecourse.domain.task import RetryPolicy, Shard, Status, Task
 from duecourse.engine.run import Kind
+from duecourse.engine.run_times import MOST_KINDS, RunTimes
 from duecourse.engine.work import Worker
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.leases import Begun, Delivery, Lease, Settled
 from duecourse.wire.events.invocation import decode_tasks, tasks_event
 from tests.support.clock import START, HandClock
-from tests.support.engine import engine
+from tests.support.engine import Lambda, ample, engine
 from tests.support.ledger import SHARD, claim, ending, lease_of, new, standing
 from tests.support.wait import until
 
@@ -47,12 +48,14 @@ class Counting(MemoryStore):
         self.extended: list[tuple[int, int]] = []
         self.away, self.refused = False, 0
 
-    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
+    def begin(
+        self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes], each: int = 0
+    ) -> list[Begun]:
         if self.away:
             self.refused += 1
             raise StoreUnavailable
         self.begun.append(len(deliveries))
-        return super().begin(shard, deliveries, lease_ms, nonces)
+        return super().begin(shard, deliveries, lease_ms, nonces, each)
 
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
         self.extended.append((len(leases), lease_ms))
@@ -67,8 +70,10 @@ class Unheard(MemoryStore):
         self.lost = threading.Event()
         self._begins = 0
 
-    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
-        begun = super().begin(shard, deliveries, lease_ms, nonces)
+    def begin(
+        self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes], each: int = 0
+    ) -> list[Begun]:
+        begun = super().begin(shard, deliveries, lease_ms, nonces, each)
         self._begins += 1
         if self._begins == 2:
             self.lost.set()
@@ -84,11 +89,12 @@ def work(
     *,
     size: int = 4,
     step_ms: int = STEP_MS,
+    times: RunTimes | None = None,
 ) -> dict[str, int]:
     """What became of tasks that came by an invocation."""
     left = remaining_ms if callable(remaining_ms) else lambda: remaining_ms
     with engine(store, kind, size=size) as run:
-        worker = Worker(store, run.runner, run.threads, left, step_ms)
+        worker = Worker(store, run.runner, run.threads, left, step_ms, times=times)
         return worker.work(decode_tasks(tasks_event(tasks)))
 
 
@@ -223,6 +229,94 @@ def test_what_there_is_no_time_left_to_begin_is_given_back_and_was_no_run(store:
     assert (counts["done"], counts["released"]) == (1, 2)
     given_back = [standing(store, id) for id in "abc" if standing(store, id).status is Status.SCHEDULED]
     assert [(task.run, task.attempt) for task in given_back] == [(0, 1)] * 2
+
+
+def counting_down(clock: HandClock, timeout_ms: int) -> Callable[[], int]:
+    """Time left of an invocation that begins now, by the ledger's clock."""
+    ends_at = clock.at + timeout_ms
+    return lambda: ends_at - clock.at
+
+
+def taking(clock: HandClock, ms: int) -> Kind:
+    """A kind each of whose runs takes so long."""
+
+    def kind(_task: Task) -> None:
+        clock.advance(ms)
+
+    return kind
+
+
+def test_ten_tasks_of_4_s_in_a_function_of_10_s_that_runs_one_at_a_time_are_all_done(
+    store: MemoryStore, clock: HandClock
+) -> None:
+    store.add([new(f"t{n}", retry=RetryPolicy(max_attempts=1)) for n in range(10)])
+    counts, spare = [], []
+    while tasks := store.claim(SHARD, 10, lease_ms=5_000, deliveries=HANDED).tasks:
+        left = counting_down(clock, 10_000)
+        done = work(store, taking(clock, 4_000), tasks, left, size=1)
+        counts.append((done["done"], done["released"]))
+        spare.append(left())
+    assert counts == [(2, 8), (2, 6), (2, 4), (2, 2), (2, 0)]
+    assert min(spare) > 0, "no invocation was cut off"
+    assert store.stats(SHARD).done == 10
+
+
+@pytest.mark.parametrize(
+    ("takes_ms", "sizes"),
+    [(4_000, [10, 2, 2, 2, 2]), (12_000, [10, 9, *[1] * 8]), (10, [10])],  # the first event knows nothing
+)
+def test_an_event_has_as_many_tasks_as_its_invocation_has_time_for(
+    store: MemoryStore, clock: HandClock, takes_ms: int, sizes: list[int]
+) -> None:
+    store.add([new(f"t{n}") for n in range(10)])
+    function, times = Lambda(), RunTimes()
+    with engine(store, {}, size=10, targets={"work": "lambda:Work"}, invoker=function) as drains:
+        while store.stats(SHARD).done < 10:
+            seen = len(function.sent)
+            drains.drainer.drain([SHARD], ample)
+            for _, event in function.sent[seen:]:
+                left = counting_down(clock, 10_000)
+                work(store, taking(clock, takes_ms), decode_tasks(event), left, size=1, times=times)
+    assert [len(ids) for ids in function.ids()] == sizes
+
+
+@pytest.mark.parametrize(("timeout_ms", "takes_ms"), [(1_300, 400), (3_000, 1_200)])
+def test_what_waits_behind_a_long_run_is_given_back_before_that_run_ends(
+    store: MemoryStore, clock: HandClock, timeout_ms: int, takes_ms: int
+) -> None:
+    def kind(task: Task) -> None:
+        assert task.id == "a"
+        clock.advance(takes_ms)
+        until(lambda: all(standing(store, id).status is Status.SCHEDULED for id in "bc") or None)
+
+    tasks = sorted(handed(store, "a", "b", "c"), key=lambda task: task.id)
+    counts = work(store, kind, tasks, counting_down(clock, timeout_ms), size=1)
+    assert (counts["done"], counts["released"]) == (1, 2)
+
+
+def test_a_task_whose_kind_takes_longer_than_the_time_left_is_given_back_and_others_run(
+    store: MemoryStore, clock: HandClock
+) -> None:
+    deliveries = {kind: Delivery("lambda:Work", 100, 5_000) for kind in ("slow", "quick")}
+    store.add([new("a", kind="quick"), new("b", kind="slow"), new("c", kind="quick")])
+    tasks = sorted(store.claim(SHARD, 10, lease_ms=5_000, deliveries=deliveries).tasks, key=lambda task: task.id)
+    times = RunTimes()
+    times.note("slow", 4_000)
+    counts = work(store, taking(clock, 10), tasks, counting_down(clock, 5_000), size=1, times=times)
+    assert (counts["done"], counts["released"]) == (2, 1)
+    assert standing(store, "b").status is Status.SCHEDULED
+    assert times.of("quick") == 10
+
+
+def test_a_usual_time_grows_at_once_and_falls_slowly() -> None:
+    times = RunTimes()
+    times.note("a", 8_000)
+    times.note("a", 0)
+    times.note("b", 100)
+    assert (times.of("a"), times.of("b"), times.of("c"), times.longest) == (7_000, 100, 0, 7_000)
+    for n in range(MOST_KINDS):
+        times.note(f"k{n}", 1)
+    assert (times.of("a"), times.of(f"k{MOST_KINDS - 1}")) == (0, 1)
 
 
 def test_a_function_with_little_time_begins_what_it_has_threads_for(store: MemoryStore) -> None:

@@ -107,7 +107,7 @@ ROUTES = {
     "POST /reminders", "POST /reminders/preview",
     "GET /reminders/{id}", "PATCH /reminders/{id}", "DELETE /reminders/{id}",
     "PATCH /reminders/{id}/occurrences/{at}", "DELETE /reminders/{id}/occurrences/{at}",
-    "POST /schedules", "POST /schedules/preview", "GET /schedules",
+    "POST /schedules", "POST /schedules/preview", "POST /schedules/purge", "GET /schedules",
     "GET /schedules/{id}", "PATCH /schedules/{id}", "DELETE /schedules/{id}",
     "POST /schedules/{id}/run", "POST /schedules/{id}/backfill",
     "GET /queues", "GET /queues/{queue}", "PATCH /queues/{queue}",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from duecourse.async_client import AsyncClient, AsyncReminderClient, AsyncScheduleClient
     from duecourse.client import Client, Listed, ListedDead, Many
     from duecourse.client_reminders import ReminderClient
-    from duecourse.client_schedules import AddedSchedule, ListedSchedules, ScheduleClient
+    from duecourse.client_schedules import AddedSchedule, ListedSchedules, PurgedSchedules, ScheduleClient
     from duecourse.domain.dead import DeadGroup
     from duecourse.domain.order import AddResult
     from duecourse.domain.query import Known, QueryState, QueryStatus
@@ -82,6 +82,7 @@ __all__ = [
     "Passed",
     "Problem",
     "Progress",
+    "PurgedSchedules",
     "QueryState",
     "QueryStatus",
     "QueueSettings",
@@ -122,7 +123,7 @@ _LATER = {
     "duecourse.async_client": ("AsyncClient", "AsyncReminderClient", "AsyncScheduleClient"),
     "duecourse.client": ("Client", "Listed", "ListedDead", "Many"),
     "duecourse.client_reminders": ("ReminderClient",),
-    "duecourse.client_schedules": ("AddedSchedule", "ListedSchedules", "ScheduleClient"),
+    "duecourse.client_schedules": ("AddedSchedule", "ListedSchedules", "PurgedSchedules", "ScheduleClient"),
     "duecourse.domain.dead": ("DeadGroup",),
     "duecourse.domain.order": ("AddResult",),
     "duecourse.domain.query": ("Known", "QueryState", "QueryStatus"),

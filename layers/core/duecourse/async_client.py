@@ -95,6 +95,7 @@ class AsyncScheduleClient(Pooled[ScheduleClient]):
     list = awaited(ScheduleClient.list)
     change = awaited(ScheduleClient.change)
     delete = awaited(ScheduleClient.delete)
+    purge = awaited(ScheduleClient.purge)
     run = awaited(ScheduleClient.run)
     backfill = awaited(ScheduleClient.backfill)
     preview = awaited(ScheduleClient.preview)

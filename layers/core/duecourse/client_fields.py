@@ -55,6 +55,7 @@ class QueueFields(TypedDict, total=False):
     tenant_max_pending: int | None
     tenant_max_bytes: int | None
     tenant_adds_per_minute: int | None
+    tenant_max_schedules: int | None
 
 
 class QueryFields(TypedDict, total=False):
@@ -181,6 +182,17 @@ class PurgeFields(ManyFields, total=False):
 
     state: Required[Literal["scheduled", "done", "cancelled", "dead"]]
     older_than: Span
+
+
+class PurgeSchedulesFields(TypedDict, total=False):
+    """Fields of POST /schedules/purge: a kind, a beginning of the ids, or all; the others are optional."""
+
+    kind: str
+    prefix: str
+    all: bool
+    limit: int
+    dry_run: bool
+    after: str
 
 
 class CancelFields(ManyFields, total=False):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Unpack
 
-from duecourse.client_fields import ScheduleChanges, ScheduleFields, TimesFields
+from duecourse.client_fields import PurgeSchedulesFields, ScheduleChanges, ScheduleFields, TimesFields
 from duecourse.domain.schedule_status import ScheduleStatus, Upcoming
 from duecourse.domain.task import DEFAULT_QUEUE
 from duecourse.domain.values import brief, value
@@ -18,7 +18,9 @@ from duecourse.wire.http.schedules import (
     ListSchedules,
     OpenScheduleKey,
     PreviewSchedule,
+    PurgeSchedules,
     ScheduleKey,
+    ScheduleQueue,
 )
 
 
@@ -39,6 +41,14 @@ class ListedSchedules:
 
     def __repr__(self) -> str:
         return brief(self, "schedules", "next_after")
+
+
+@value(frozen=True, slots=True)
+class PurgedSchedules:
+    """Number of schedules of one call, and the id to give as `after` for the next call; None after the last."""
+
+    schedules: int
+    next_after: str | None
 
 
 class ScheduleClient:
@@ -79,6 +89,12 @@ class ScheduleClient:
         """Delete a schedule: no further occurrence comes, and a running one finishes."""
         key = _schedule(id, queue)
         self._link.schedules.delete(key.queue, key.id, self._tenant)
+
+    def purge(self, queue: str = DEFAULT_QUEUE, **fields: Unpack[PurgeSchedulesFields]) -> PurgedSchedules:
+        """Delete schedules by kind or by the beginning of their ids; a dry run only counts them."""
+        key, asked = read_both(ScheduleQueue, {"queue": queue}, PurgeSchedules, fields)
+        done = self._link.many.purge_schedules(key.queue, asked.purge(), self._tenant)
+        return PurgedSchedules(done.schedules, done.next or None)
 
     def run(self, id: str, queue: str = DEFAULT_QUEUE) -> str:
         """Add one occurrence now, beside the series; returns its id."""

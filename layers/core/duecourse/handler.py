@@ -119,7 +119,8 @@ def _serve(run: RunOne, parallel: int | None, app: App, event: Json, context: An
     if not tasks:
         with suppress(StoreUnavailable):  # it warms the function some seconds before an event with tasks
             app.store.warmth().get_ready()
-    return dict(app.worker(kind, left_ms, parallel).work(tasks))
+    invocation = str(getattr(context, "aws_request_id", ""))
+    return dict(app.worker(kind, left_ms, parallel, invocation).work(tasks))
 
 
 def _run(function: Function, app: App, task: Task) -> Outcome | None:

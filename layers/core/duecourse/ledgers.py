@@ -7,7 +7,7 @@ from duecourse.domain.quotas import as_text
 from duecourse.domain.shards import Sharding
 from duecourse.domain.watch import Watchlist
 from duecourse.errors import FieldError, InvalidSettings
-from duecourse.ports.bells import Bells
+from duecourse.ports.bells import BellServers
 from duecourse.ports.clock import Clock
 from duecourse.ports.store import Store
 from duecourse.settings import Settings
@@ -94,7 +94,7 @@ def logged(store: Store, given: Settings) -> Store:
     return with_log(store)
 
 
-def open_bells(given: Settings, place: Place | None = None) -> Bells:
+def open_bells(given: Settings, place: Place | None = None) -> BellServers:
     """The bells of the ledger that the settings name, at its `place` if that is known. Raises as `place_of`.
 
     Raises InvalidSettings where it has none.

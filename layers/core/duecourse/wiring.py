@@ -30,6 +30,7 @@ from duecourse.engine.queries import Queries, QueryLimits
 from duecourse.engine.queues import Queues
 from duecourse.engine.reminders import Reminders
 from duecourse.engine.run import Kind, Runner
+from duecourse.engine.run_times import RunTimes
 from duecourse.engine.schedules import Schedules
 from duecourse.engine.sweep import Drains, Retention, Sweeper
 from duecourse.engine.targets import INLINE, Targets
@@ -112,6 +113,11 @@ class App(Outside):
     def threads(self) -> Threads:
         """The threads on which tasks run."""
         return Threads(self.settings.parallel)
+
+    @lazy
+    def run_times(self) -> RunTimes:
+        """Usual times of runs in this process."""
+        return RunTimes()
 
     def runner(self, kind_of: Callable[[str], Kind | None], opened: Callable[[Task], Task] | None = None) -> Runner:
         """Runner for the kinds that `kind_of` knows; the ledger is opened only if a result needs its time.
@@ -282,9 +288,20 @@ class App(Outside):
         retention = Retention(self.settings.retention_ms, self.settings.dead_retention_ms)
         return Sweeper(self.store, drainer, retention, self.settings.margin_ms)
 
-    def worker(self, kind: Kind, remaining_ms: Callable[[], int], parallel: int | None = None) -> Worker:
+    def worker(
+        self, kind: Kind, remaining_ms: Callable[[], int], parallel: int | None = None, invocation: str = ""
+    ) -> Worker:
         """Worker of the tasks that one invocation handed to this function, all of its one kind."""
-        return Worker(self.store, self.runner(lambda _name: kind), self.threads, remaining_ms, parallel=parallel)
+        runner = self.runner(lambda _name: kind)
+        return Worker(
+            self.store,
+            runner,
+            self.threads,
+            remaining_ms,
+            parallel=parallel,
+            invocation=invocation,
+            times=self.run_times,
+        )
 
     @lazy
     def tasks(self) -> Tasks:

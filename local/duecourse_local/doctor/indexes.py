@@ -53,7 +53,8 @@ class Indexes:
         entries = (Entry(key, member, member) for key in sets for member in self._members(key))
         groups = self._members(self._keys.groups)
         of_groups = (Entry(self._keys.groups, member, member.partition("\0")[2]) for member in groups)
-        for found in self._without_record(chain(entries, of_groups)):
+        waiting = (Entry(self._keys.waiting, member, _waiting(member)) for member in self._members(self._keys.waiting))
+        for found in self._without_record(chain(entries, of_groups, waiting)):
             there = self._scripts.read(*(("ZSCORE", one.key, one.member) for one in found)) if found else []
             yield [one for one, score in zip(found, there, strict=True) if score is not None]
 
@@ -115,3 +116,9 @@ class Indexes:
             yield from (member.decode() for member, _ in found)
             if not cursor:
                 return
+
+
+def _waiting(member: str) -> str:
+    """Stored id in an entry of what waits for a place, or of a delivery, which begins with a NUL."""
+    target, second, third = (*member.split("\0", 2), "", "")[:3]
+    return third if target else second

@@ -19,7 +19,8 @@ PINGS = 11
 SLOW_MS = 20.0
 """Round trip from which a warning is due: a task takes a few of them."""
 OFF_MS = 1_000.0
-"""Difference of two clocks from which a warning is due."""
+"""Difference of two clocks from which a warning is due; from FAR_OFF_MS it is a fault."""
+FAR_OFF_MS = 60_000.0
 NEARLY_FULL = 0.9
 MANY_VOLATILE = 10_000
 
@@ -73,7 +74,8 @@ def _clock(server: Server) -> Iterator[Finding]:
     off_ms = (seconds + micros / 1e6 - (began + time.time()) / 2) * 1000
     if abs(off_ms) > OFF_MS:
         text = f"{span(round(abs(off_ms)))} {'ahead of' if off_ms > 0 else 'behind'} this machine's"
-        yield Finding(Level.WARNING, "clock", text, "synchronize both clocks: tasks come due by the server's")
+        level = Level.WARNING if abs(off_ms) < FAR_OFF_MS else Level.FAULT
+        yield Finding(level, "clock", text, "synchronize both clocks: tasks come due by the server's")
     else:
         yield Finding(Level.FINE, "clock", f"{round(off_ms) + 0:+d} ms beside this machine's")
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from duecourse.adapters.redis import queue_settings as settings
 from duecourse.adapters.redis.keys import hung_at, keys_of
 from duecourse.adapters.redis.layout import NEWEST, OLDEST
 from duecourse.adapters.redis.scan import Scan
@@ -15,6 +16,7 @@ from duecourse.domain.task import Shard
 from .finding import Finding, Level
 from .indexes import Entry, Indexes
 
+SETTINGS = tuple(settings.FIELDS)
 FIELDS = ("shards", "paused", "layout", "fence")
 PATIENCE_MS = 60_000
 """Time after which somebody should have claimed a due task, or taken back a lapsed lease: that of a tick."""
@@ -45,7 +47,7 @@ class ShardExam:
         """Findings on the shard, an empty list for each batch of records and entries. Raises StoreUnavailable."""
         values = self._scripts.command("HMGET", self._keys.meta, *FIELDS)
         meta = {name: value.decode() for name, value in zip(FIELDS, values, strict=True) if value}
-        yield self._here(self._reshard(meta), self._version(meta), self._work(meta))
+        yield self._here(self._reshard(meta), self._settings(), self._version(meta), self._work(meta))
         scan = Scan(self._scripts, self._namespace, self._shard.queue)
         absent: list[str] = []
         for sids in self._indexes.absent(scan, self._shard):
@@ -69,6 +71,23 @@ class ShardExam:
         elif recorded != str(self._count):
             text = f"has {recorded} shards, and {self._count} on record"
             yield Finding(Level.FAULT, "reshard", text, f"duecourse reshard {queue} {recorded}")
+
+    def _settings(self) -> Iterator[Finding]:
+        """Settings that this shard has otherwise than its queue's first one, whose are the queue's."""
+        first, own = self._scripts.read(
+            ("HMGET", keys_of(self._namespace, Shard(self._shard.queue)).meta, *SETTINGS, "revision"),
+            ("HMGET", self._keys.meta, *SETTINGS, "revision"),
+        )
+        names = sorted({SETTINGS[at] for at in range(len(SETTINGS)) if first[at] != own[at]})
+        if names:
+            text = f"other settings than the queue's: {', '.join(names)}"
+            is_known = first[-1] and first[-1] != own[-1]
+            fix = (
+                "nothing to do: the next tick sets them"
+                if is_known
+                else f"set them again: duecourse limits {self._shard.queue}"
+            )
+            yield Finding(Level.WARNING, "settings", text, fix)
 
     def _version(self, meta: dict[str, str]) -> Iterator[Finding]:
         version = int(meta.get("layout") or (OLDEST if "fence" in meta else NEWEST))

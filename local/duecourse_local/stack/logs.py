@@ -1,6 +1,9 @@
-"""Logs of functions and services: a file each, and, for `up`, the terminal."""
+"""Logs of functions and services: a file each, of a bounded size, and, for `up`, the terminal."""
 
+import asyncio
 import json
+import os
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,12 +13,20 @@ Hear = Callable[[str, str], None]
 """Gets each line besides: the log's name, and the line without its end."""
 
 
+MOST_BYTES = 10 * 1024 * 1024
+"""Size at which a log is begun anew; what it had is kept beside it, in place of what was there before."""
+LOOK_S = 10.0
+"""Time between two looks at the logs that children write by themselves."""
+
+
 class Log:
-    """The log of one function or service."""
+    """The log of one function or service, and the one before it: `<name>.log` and `<name>.log.1`."""
 
     def __init__(self, folder: Path, name: str, *, hear: Hear | None = None) -> None:
         self._name = name
-        self._file = (folder / f"{name}.log").open("ab", buffering=0)
+        self._path = folder / f"{name}.log"
+        self._file = self._path.open("ab", buffering=0)
+        self._size = os.fstat(self._file.fileno()).st_size
         self._hear = hear
         self._begun = b""
 
@@ -23,6 +34,9 @@ class Log:
         """Keep what was said, as far as there is room: a full disk or a closed terminal must not stop the stack."""
         with suppress(OSError):
             self._file.write(chunk)
+        self._size += len(chunk)
+        if self._size > MOST_BYTES:
+            self.cut()
         if self._hear:
             *lines, self._begun = (self._begun + chunk).split(b"\n")
             with suppress(OSError):
@@ -34,6 +48,18 @@ class Log:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = json.dumps({"timestamp": stamp, "level": level, "message": message}, ensure_ascii=False)
         self.write(f"{line}\n".encode())
+
+    def cut(self) -> None:
+        """Begin the log anew where it is too large.
+
+        The file stays the same one, for a child may write to it: what it writes at this very moment may be lost.
+        """
+        self._size = os.fstat(self._file.fileno()).st_size
+        if self._size > MOST_BYTES:
+            with suppress(OSError):  # no room for a copy: it must end all the same
+                shutil.copyfile(self._path, f"{self._path}.1")
+            os.ftruncate(self._file.fileno(), 0)
+            self._size = 0
 
     @property
     def descriptor(self) -> int:
@@ -59,6 +85,13 @@ class Logs:
         log = Log(self._folder, name, hear=self._hear)
         self._open.append(log)
         return log
+
+    async def keep_bounded(self) -> None:
+        """Cut those that are too large, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for log in self._open:
+                log.cut()
 
     def close(self) -> None:
         """Close them all."""

@@ -7,7 +7,7 @@ import socket
 import tempfile
 from asyncio.subprocess import Process
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -313,6 +313,7 @@ class Services:
 
     def _keep_time(self) -> None:
         self._keep(self.functions.keep_measuring())
+        self._keep(self._logs.keep_bounded())
         if self._options.clock == Clock.TRAVEL:
             return
         at_once = self._options.precision == Precision.LINGER or any(
@@ -333,13 +334,18 @@ class Services:
             self._say("queues", feeds.described)
 
     def _keep(self, duty: Coroutine[Any, Any, None]) -> None:
-        """Do something until the stack stops."""
-        task = asyncio.create_task(duty)
+        """Do something until the stack stops; the user hears of it if it breaks off before."""
+        task, name = asyncio.create_task(duty), getattr(duty, "__qualname__", "")
+
+        def tell(ended: asyncio.Task[None]) -> None:
+            if not ended.cancelled() and (error := ended.exception()):
+                self._notice(f"A PART OF THE STACK IS DEAD ({name}): {error!r}")
+
+        task.add_done_callback(tell)
 
         async def end() -> None:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait((task,))
 
         self._parts.push_async_callback(end)
 

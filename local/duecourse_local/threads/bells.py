@@ -2,6 +2,7 @@
 
 import queue
 from collections.abc import Sequence
+from threading import Event
 
 from duecourse.adapters.embedded.store import EmbeddedStore
 from duecourse.adapters.redis.keys import keys_of, new_canary
@@ -34,7 +35,7 @@ class EmbeddedSubscription:
 
 
 class EmbeddedBells:
-    """The bells (ports.bells.Bells) of one store, named as in `namespace`; no server rings them."""
+    """The bells (ports.bells) of one store, named as in `namespace`; no server rings them, and there is no other."""
 
     events = True
     watches = False
@@ -46,11 +47,20 @@ class EmbeddedBells:
         self._shards: dict[str, Shard] = {}
         self._rung: dict[str, int] = {}
         self.canary = new_canary(namespace)
+        self.changed = Event()
         self._end_listening = store.listen(self._on_head)
 
     def channel(self, what: What) -> str:
         """Name of the channel that a ring reports."""
         return f"{self._namespace}:{what}"
+
+    def primaries(self) -> dict[str, "EmbeddedBells"]:
+        """There is one, without a name."""
+        return {"": self}
+
+    def owner_of(self, _bell: str) -> str:
+        """The one that there is."""
+        return ""
 
     def check_primary(self) -> None:
         """There is no other."""

@@ -123,9 +123,12 @@ class SharedProcess:
 
     def bridge(self, function: Function, notice: Callable[[str], None]) -> ThreadBridge:
         """A bridge whose rings invoke `function`."""
-        bells = EmbeddedBells(self._store, self._settings.namespace)
-        made = Bridge(bells, Invoked(self._invoker, function.name), in_flight=self._settings.bridge_in_flight)
-        return ThreadBridge(made, notice)
+
+        def make() -> Bridge:
+            bells = EmbeddedBells(self._store, self._settings.namespace)
+            return Bridge(bells, Invoked(self._invoker, function.name), in_flight=self._settings.bridge_in_flight)
+
+        return ThreadBridge(make, notice)
 
     def clock(self, functions: Functions, schedules: Schedules, say: Callable[[str, str], None]) -> list[Route]:
         """Routes by which the clock is moved, where it is one that is moved."""

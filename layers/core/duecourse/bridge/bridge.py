@@ -6,17 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
-from duecourse.bridge.clock import ServerClock
-from duecourse.bridge.keeper import Keeper
 from duecourse.bridge.lanes import Rules
-from duecourse.bridge.pool import Pool, daemon
+from duecourse.bridge.pool import Pool
 from duecourse.bridge.relay import Relay
 from duecourse.bridge.rings import Ring, Server, Warming
-from duecourse.bridge.timer import Timer
+from duecourse.bridge.sessions import Calls, Sessions
 from duecourse.bridge.warmer import Warmer
 from duecourse.domain.task import Json
 from duecourse.metrics import BridgeLine
-from duecourse.ports.bells import Bells, What
+from duecourse.ports.bells import BellServers, Expiry, What
 
 log = logging.getLogger("duecourse.bridge")
 
@@ -71,7 +69,7 @@ class Bridge:
 
     def __init__(
         self,
-        bells: Bells,
+        bells: BellServers,
         server: Server,
         *,
         in_flight: int = 4,
@@ -79,17 +77,14 @@ class Bridge:
         warming: Warming | None = None,
     ) -> None:
         self._bells = bells
-        clock = ServerClock()
         self._dispatcher = dispatcher(server.drain, in_flight=in_flight, on_end=self._end)
-        self._relay = Relay(server.note, clock, bells.channel(What.EXPIRED), on_end=self._end)
-        self._timer = Timer(bells, clock, self._ring)
-        self._warmer = Warmer(self._timer, clock, warming, on_end=self._end) if warming else None
-        self._keeper = Keeper(bells, self._timer, beat_s=beat_s, on_swept=self._on_swept, on_expiry=self._relay.hear)
-        self._threads = [daemon("timer", self._timer.run, self._end), daemon("keeper", self._keeper.run, self._end)]
+        calls = Calls(self._ring, self._hear, self._end)
+        self._sessions = Sessions(bells, beat_s=beat_s, calls=calls, on_ready=self._on_ready)
+        self._relay = Relay(server.note, self._sessions, bells.channel(What.EXPIRED), on_end=self._end)
+        self._warmer = Warmer(self._sessions, self._sessions, warming, on_end=self._end) if warming else None
         self._ready = threading.Event()
         self._ended = threading.Event()
         self._reported = Stats(0, 0, 0, 0.0, None)
-        self.shards = 0
 
     def start(self) -> None:
         """Begin to connect; returns at once."""
@@ -97,11 +92,18 @@ class Bridge:
         self._relay.pool.start()
         if self._warmer:
             self._warmer.thread.start()
-        for thread in self._threads:
-            thread.start()
+        self._sessions.start()
+
+    @property
+    def shards(self) -> int:
+        """Number of the shards that were swept."""
+        return self._sessions.shards
 
     def wait_ready(self, timeout: float | None = None) -> bool:
-        """Wait until the first sweep has been dispatched; False after `timeout` seconds or a fault."""
+        """Wait until each primary that is there has been swept for the first time.
+
+        False after `timeout` seconds or a fault.
+        """
         return self._ready.wait(timeout) and not self._ended.is_set()
 
     def wait_ended(self, timeout: float | None = None) -> bool:
@@ -116,18 +118,15 @@ class Bridge:
         end = time.monotonic() + patience_s
         # First what hears, then what hands over: nothing new comes while the calls under way are waited for. Rings that
         # wait are dropped, since the ledger has their tasks; keys that wait are nowhere else, and are handed over.
-        self._keeper.stop()
-        self._timer.stop()
+        self._sessions.stop()
         if self._warmer:
             self._warmer.stop()
         finished = self._dispatcher.stop(patience_s)
-        for thread in self._threads:
-            thread.join(PATIENCE_S)
+        self._sessions.close()
         finished &= self._relay.stop(max(0.0, end - time.monotonic()))
         if self._warmer:
             self._warmer.thread.join(max(0.0, end - time.monotonic()))
             finished &= not self._warmer.thread.is_alive()
-        self._bells.close()
         return finished
 
     def stats(self) -> Stats:
@@ -137,8 +136,8 @@ class Bridge:
             rings=self._dispatcher.put_in,
             invocations=sum(pool.invocations for pool in pools),
             rejected=sum(pool.rejected for pool in pools),
-            latest_ms=self._timer.latest_ms,
-            events=self._keeper.events,
+            latest_ms=self._sessions.latest_ms,
+            events=self._sessions.events,
             keys=self._relay.heard,
             lost=self._relay.lost,
             warmed=self._warmer.sent if self._warmer else 0,
@@ -148,7 +147,7 @@ class Bridge:
         """Log `stats`; answer those since the last report, and measure the lateness afresh."""
         stats, before = self.stats(), self._reported
         self._reported = stats
-        self._timer.latest_ms = 0.0
+        self._sessions.forget_latest()
         log.info("%d rings, %d invocations, %d rejected; timer at most %.1f ms late", *stats[:4])
         if self._bells.watches:
             log.info("%d watched keys heard to expire, %d of them lost", stats.keys, stats.lost)
@@ -159,8 +158,10 @@ class Bridge:
         if self._warmer:
             self._warmer.rang([ring.key for ring in rings])
 
-    def _on_swept(self, shards: int) -> None:
-        self.shards = shards
+    def _hear(self, expiry: Expiry) -> None:
+        self._relay.hear(expiry)
+
+    def _on_ready(self) -> None:
         self._ready.set()
 
     def _end(self) -> None:
@@ -171,14 +172,15 @@ class Bridge:
 def dispatcher(serve: Callable[[list[Ring]], Json], *, in_flight: int, on_end: Callable[[], None]) -> Pool[Ring]:
     """A pool that has the shards of rings drained by `serve`, which answers what `on_expired` does.
 
-    One ring of a bell counts for all that wait: a drain takes whatever is due.
+    One ring of a bell counts for all that wait: a drain takes whatever is due. Each call is for the bells of one
+    primary: one that is away has its own rejected.
     """
 
     def drain(rings: list[Ring]) -> Sequence[Ring]:
         return rings if _is_behind(serve(rings)) else ()
 
     rules = Rules(threads=in_flight, batch=BATCH, calls=PER_BELL, join_s=JOIN_S, folds=True)
-    return Pool("rings", drain, rules, key=lambda ring: ring.key, on_end=on_end)
+    return Pool("rings", drain, rules, key=lambda ring: ring.key, group=lambda ring: ring.server, on_end=on_end)
 
 
 def _is_behind(answer: Json) -> bool:

@@ -1,9 +1,17 @@
 """The server's time, by this machine's monotonic clock."""
 
 import time
+from typing import Protocol
 
 STEP_MS = 50.0
 """Correction above which the log has a line: the server's clock was stepped, or this machine slept."""
+
+
+class Clock(Protocol):
+    """Clock that knows the time at a server, or at the foremost of several."""
+
+    def now(self) -> float:
+        """Epoch milliseconds with their fraction; 0 before the first answer."""
 
 
 class ServerClock:

@@ -1,5 +1,6 @@
 """The bridge's ears: one thread that passes what a subscription hears to the timer, and watched keys to the relay."""
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -8,6 +9,8 @@ from contextlib import suppress
 from duecourse.bridge.timer import Timer
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.bells import Expiry, Sound, Subscription, What
+
+log = logging.getLogger("duecourse.bridge")
 
 OnExpiry = Callable[[Expiry], None]
 
@@ -31,6 +34,7 @@ class Ears:
         self._thread = threading.Thread(target=self._run, name="ears", daemon=True)
         self.ended = ended
         self.error: StoreUnavailable | None = None
+        """The error that ended it, if one did."""
 
     def covers(self, bells: Sequence[str]) -> bool:
         """True if the heads of all these bells can be heard."""
@@ -64,6 +68,10 @@ class Ears:
                     self._pass_on(sound)
         except StoreUnavailable as error:
             self.error = error
+        except Exception as error:
+            # Nobody waits for this thread: an error that it kept to itself would leave the bridge deaf until a beat.
+            log.exception("the subscription ended by a fault of the bridge: it is made again")
+            self.error = StoreUnavailable(f"the subscription ended by a fault: {error!r}")
         finally:
             self._canaries.put(None)
             self.ended.set()

@@ -1,4 +1,4 @@
-"""The bridge's health: it connects, proves that it hears, sweeps, looks again at every beat, and starts over."""
+"""The health of one session: it connects, proves that it hears, sweeps, looks again at every beat, and starts over."""
 
 import logging
 import random
@@ -19,20 +19,32 @@ PAUSES = RetryPolicy(backoff_ms=100, max_backoff_ms=5_000)
 
 
 class Keeper:
-    """Keeps one subscription alive and the timer right, on a thread of its own.
+    """Keeps the subscription to one primary alive and its timer right, on a thread of its own.
 
     `on_expiry` is called with each watched key that is heard to expire, `on_swept` with the number of shards after each
-    sweep that follows a connect.
+    sweep that follows a connect, `on_lost` each time that the server does not answer, or is no primary. `server` is its
+    name, "" for the only one.
     """
 
     def __init__(
-        self, bells: Bells, timer: Timer, *, beat_s: float, on_swept: Callable[[int], None], on_expiry: OnExpiry
+        self,
+        bells: Bells,
+        timer: Timer,
+        *,
+        beat_s: float,
+        on_swept: Callable[[int], None],
+        on_expiry: OnExpiry,
+        on_lost: Callable[[], None],
+        server: str = "",
     ) -> None:
         self._bells = bells
         self._timer = timer
         self._on_expiry = on_expiry
         self._beat_s = beat_s
         self._on_swept = on_swept
+        self._on_lost = on_lost
+        self._store = f"the store's primary {server}" if server else "the store"
+        self._is_swept = False
         self._stopped = threading.Event()
         self._ended = threading.Event()
         self._lost_at: float | None = None
@@ -79,9 +91,10 @@ class Keeper:
 
     def _sweep(self) -> None:
         shards = self._bells.known()
-        rung = self._timer.look(shards, ring_missing=True)
-        self._recover(len(shards), rung)
-        self._on_swept(len(shards))
+        self._is_swept = shards is not None
+        rung = self._timer.look(shards or (), ring_missing=True)
+        self._recover(len(shards or ()), rung)
+        self._on_swept(len(shards or ()))
 
     def _beat(self, ears: Ears) -> None:
         """Look for what nobody tells: a failover, a stepped clock, a dead connection, flags turned off, new shards.
@@ -96,7 +109,9 @@ class Keeper:
             self._judge(self._hears(ears), problem)
         else:
             self._judge(heard, "")
-        shards = self._bells.known()
+        if not self._is_swept:
+            self._sweep()  # the record of shards is on another server, which was away
+        shards = self._bells.known() or []
         # An idle shard has no bell: one that was never seen is no ring. Bells of no shard, which anybody may publish,
         # are looked at too, and forgotten by that.
         hung = (bell for bell, _ in self._timer.hung())
@@ -146,13 +161,14 @@ class Keeper:
             self._lost_at = time.monotonic()
         why = str(error)
         if why != self._lost_why:
-            log.error("LOST the store: %s. Rings may wait until it is back; trying again", why)
+            log.error("LOST %s: %s. Rings may wait until it is back; trying again", self._store, why)
         self._lost_why = why
+        self._on_lost()
 
     def _recover(self, shards: int, rung: int) -> None:
         if self._lost_at is not None:
             away = time.monotonic() - self._lost_at
-            log.warning("the store is back after %.1f s: swept %d shards, rang for %d", away, shards, rung)
+            log.warning("%s is back after %.1f s: swept %d shards, rang for %d", self._store, away, shards, rung)
             if self._bells.watches:
                 log.warning("watched keys that expired in those %.1f s were not heard here", away)
         self._lost_at, self._lost_why, self._failures = None, "", 0

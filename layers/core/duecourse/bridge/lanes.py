@@ -1,12 +1,14 @@
 """Items to be handed over: a lane for each key, and the rules by which rejected ones come again.
 
+Keys belong to groups: those on one server, say. A batch has items of one group, so that none is rejected for another's.
+
 Nothing here has a thread or a lock, or looks at a clock: `now` is time.monotonic(), as the pool read it.
 """
 
 import heapq
 import random
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
@@ -41,28 +43,39 @@ class _Lane(Generic[T]):
     """State of one key: items that wait, calls in progress, rejections since the last call that was accepted."""
 
     waiting: list[T]
+    group: "_Group"
     calls: int = 0
     rejections: int = 0
+    not_before: float = 0.0
+
+
+@dataclass(slots=True)
+class _Group:
+    """State of a group: its calls in progress, and what was rejected since one of its calls was accepted."""
+
+    calls: int = 0
+    rejected: set[str] = field(default_factory=set)
+    in_a_row: int = 0
     not_before: float = 0.0
 
 
 class Lanes(Generic[T]):
     """Items by key, in the order in which they may go.
 
-    A key that was rejected waits, longer each time, while others go on. Where more keys than there are threads were
-    rejected, and nothing was accepted since, it is not theirs but the function's doing: then all wait.
+    A key that was rejected waits, longer each time, while others go on. Where more keys of a group than there are
+    threads were rejected, and nothing of it was accepted since, it is not theirs but the group's doing: then all of it
+    waits. Beside other groups, one that was rejected has one call at a time, so that it does not hold all threads.
     """
 
-    def __init__(self, rules: Rules, key: Callable[[T], str]) -> None:
+    def __init__(self, rules: Rules, key: Callable[[T], str], group: Callable[[T], str] = lambda _: "") -> None:
         self._rules = rules
         self._key = key
+        self._group = group
+        self._groups: dict[str, _Group] = {}
         self._random = random.Random()
         self._lanes: dict[str, _Lane[T]] = {}
         self._ready: dict[str, _Lane[T]] = {}
         self._later: list[tuple[float, str]] = []
-        self._rejected: set[str] = set()
-        self._in_a_row = 0
-        self._not_before = 0.0
         self.waiting = self.under_way = 0
         """Numbers of items."""
 
@@ -83,7 +96,7 @@ class Lanes(Generic[T]):
             if lane:
                 self._join(key, lane, item, now)
             else:
-                lanes[key] = ready[key] = _Lane([item])
+                lanes[key] = ready[key] = _Lane([item], self._groups.setdefault(self._group(item), _Group()))
         self.waiting += added
         return beyond
 
@@ -93,19 +106,23 @@ class Lanes(Generic[T]):
             _, key = heapq.heappop(self._later)
             if key in self._lanes:
                 self._line_up(key, self._lanes[key], now)
-        return self._batch() if self._not_before <= now else {}
+        group = next((lane.group for lane in self._ready.values() if self._may_go(lane.group, now)), None)
+        return self._batch(group) if group else {}
 
     def next_at(self) -> float:
         """The earliest time at which something may go that may not go now, unless something happens before; or inf."""
-        if self._ready:
-            return self._not_before
-        return self._later[0][0] if self._later else inf
+        later = self._later[0][0] if self._later else inf
+        ready = [lane.group.not_before for lane in self._ready.values() if self._has_room(lane.group)]
+        if ready and len(self._groups) == 1:
+            return ready[0]  # before that, what is later may not go either
+        return min([later, *ready])
 
     def accepted(self, taken: dict[str, list[T]], now: float) -> bool:
         """A batch was accepted; returns whether calls before it were rejected."""
-        recovered = self._in_a_row > 0
-        self._in_a_row, self._not_before = 0, 0.0
-        self._rejected.clear()
+        group = self._end(taken)
+        recovered = group.in_a_row > 0
+        group.in_a_row, group.not_before = 0, 0.0
+        group.rejected.clear()
         for key, lane in self._back(taken):
             lane.rejections, lane.not_before = 0, 0.0
             if lane.waiting:
@@ -116,17 +133,31 @@ class Lanes(Generic[T]):
 
     def rejected(self, taken: dict[str, list[T]], now: float) -> bool:
         """A batch was rejected: it waits again, before all others of its keys. Returns whether it is the first one."""
-        self._in_a_row += 1
+        group = self._end(taken)
+        group.in_a_row += 1
         for key, lane in self._back(taken):
             if not (self._rules.folds and lane.waiting):
                 lane.waiting[:0] = taken[key]
                 self.waiting += len(taken[key])
             lane.rejections += 1
             self._delay(key, lane, now + self._pause_s(lane.rejections))
-        self._rejected.update(taken)
-        if len(self._rejected) > self._rules.threads:
-            self._not_before = now + self._pause_s(self._in_a_row)
-        return self._in_a_row == 1
+        group.rejected.update(taken)
+        if len(group.rejected) > self._rules.threads:
+            group.not_before = now + self._pause_s(group.in_a_row)
+        return group.in_a_row == 1
+
+    def _may_go(self, group: _Group, now: float) -> bool:
+        return group.not_before <= now and self._has_room(group)
+
+    def _has_room(self, group: _Group) -> bool:
+        """False for a group of several that was rejected and is tried again at this moment."""
+        return not (group.in_a_row and group.calls and len(self._groups) > 1)
+
+    def _end(self, taken: dict[str, list[T]]) -> _Group:
+        """Count a call of a group as ended."""
+        group = self._lanes[next(iter(taken))].group
+        group.calls -= 1
+        return group
 
     def _join(self, key: str, lane: _Lane[T], item: T, now: float) -> None:
         lane.waiting.append(item)
@@ -152,9 +183,11 @@ class Lanes(Generic[T]):
         if lane.waiting and lane.calls < self._rules.calls and lane.not_before <= now:
             self._ready[key] = lane
 
-    def _batch(self) -> dict[str, list[T]]:
+    def _batch(self, group: _Group) -> dict[str, list[T]]:
         room, taken = self._rules.batch, dict[str, list[T]]()
-        for key, lane in list(islice(self._ready.items(), room)):
+        group.calls += 1
+        mine = ((key, lane) for key, lane in self._ready.items() if lane.group is group)
+        for key, lane in list(islice(mine, room)):
             items = taken[key] = lane.waiting[:room]
             lane.waiting = lane.waiting[room:]
             room -= len(items)

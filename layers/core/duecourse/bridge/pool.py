@@ -20,7 +20,7 @@ class Pool(Generic[T]):
 
     `call` hands a batch over and returns the items to hand over again at once. Only after InvocationRejected is a batch
     tried again; any other error ends its thread. `on_end` is called when a thread ends, which before `stop` is a fault.
-    `what` names the items in the log.
+    `what` names the items in the log. Calls have items of one `group` each.
 
     concurrent.futures has no place for the rules of `Lanes`: a batch is made when a thread is free, not when items are
     submitted. Nor does it let go of a call that does not return, which would keep a process from ending.
@@ -33,11 +33,12 @@ class Pool(Generic[T]):
         rules: Rules,
         *,
         key: Callable[[T], str],
+        group: Callable[[T], str] = lambda _: "",
         on_end: Callable[[], None],
     ) -> None:
         self._what = what
         self._call = call
-        self._lanes = Lanes(rules, key)
+        self._lanes = Lanes(rules, key, group)
         self._changed = threading.Condition()
         self._end = inf
         self._threads = [daemon(f"{what}-{n}", self._work, on_end) for n in range(rules.threads)]

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from math import inf
 
-from duecourse.bridge.clock import ServerClock
+from duecourse.bridge.clock import Clock
 from duecourse.bridge.lanes import Rules
 from duecourse.bridge.pool import Pool
 from duecourse.domain.task import Json
@@ -33,7 +33,7 @@ class Relay:
     """
 
     def __init__(
-        self, note: Callable[[list[Expired]], Json], clock: ServerClock, channel: str, *, on_end: Callable[[], None]
+        self, note: Callable[[list[Expired]], Json], clock: Clock, channel: str, *, on_end: Callable[[], None]
     ) -> None:
         self._note = note
         self._clock = clock

@@ -14,13 +14,15 @@ from duecourse.ports.invoker import Invoker
 class Ring(NamedTuple):
     """One bell that went: its key, the channel of its event, and the time of that event (the server's epoch ms).
 
-    `trigger` is RING if its event was heard, TIMER if the bridge found the bell gone.
+    `trigger` is RING if its event was heard, TIMER if the bridge found the bell gone. `server` is the name of the
+    primary that had it, "" for the only one.
     """
 
     key: str
     channel: str
     heard_at: int
     trigger: Trigger = Trigger.RING
+    server: str = ""
 
 
 class Server(Protocol):

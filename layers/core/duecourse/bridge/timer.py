@@ -1,4 +1,4 @@
-"""The bridge's timer: it knows when each bell will go, and asks for it a millisecond later.
+"""The bridge's timer of one primary: it knows when each bell will go, and asks for it a millisecond later.
 
 Redis deletes an expired key when it comes across it, which may be minutes late; a key that is asked for is deleted, and
 its event sent, at once. So this is what keeps time; events and heads only tell it what it cannot know.
@@ -37,10 +37,16 @@ CLOCK_SAMPLES = 5
 
 
 class Timer:
-    """Timer of all bells, which rings for those whose time is over. Any thread may call its verbs."""
+    """Timer of a primary's bells, which rings for those whose time is over. Any thread may call its verbs.
 
-    def __init__(self, bells: Bells, clock: ServerClock, ring: Callable[[list[Ring]], None]) -> None:
+    `server` is the primary's name, which its rings carry.
+    """
+
+    def __init__(
+        self, bells: Bells, clock: ServerClock, ring: Callable[[list[Ring]], None], *, server: str = ""
+    ) -> None:
         self._bells = bells
+        self._server = server
         self._clock = clock
         self._ring_on = ring
         self._changed = threading.Condition()
@@ -104,6 +110,13 @@ class Timer:
         """Every bell that hangs, and when it goes (the server's epoch ms)."""
         with self._changed:
             return list(self._hung.items())
+
+    def forget(self, bells: Sequence[str]) -> None:
+        """Ring for these no more: another primary has them, and its timer has looked at them."""
+        with self._changed:
+            for bell in bells:
+                self._hang(bell, 0)
+                self._doubts.pop(bell, None)
 
     def set_clock(self) -> None:
         """Ask the server what time it is, and think again about what is due. Raises StoreUnavailable."""
@@ -259,4 +272,4 @@ class Timer:
     def _ring(self, bells: list[str], what: What = What.EXPIRED, trigger: Trigger = Trigger.TIMER) -> None:
         if bells:
             now, channel = int(self._clock.now()), self._bells.channel(what)
-            self._ring_on([Ring(bell, channel, now, trigger) for bell in bells])
+            self._ring_on([Ring(bell, channel, now, trigger, self._server) for bell in bells])

@@ -4,11 +4,11 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import Protocol
 
-from duecourse.bridge.clock import ServerClock
+from duecourse.bridge.clock import Clock
 from duecourse.bridge.pool import daemon
 from duecourse.bridge.rings import Warming
-from duecourse.bridge.timer import Timer
 from duecourse.errors import InvocationRejected, StoreUnavailable
 
 log = logging.getLogger("duecourse.bridge")
@@ -23,6 +23,13 @@ BATCH = 100
 """The most bells in one event."""
 
 
+class Hung(Protocol):
+    """Timers that know which bells hang."""
+
+    def hung(self) -> list[tuple[str, int]]:
+        """Every bell that hangs, and when it goes (the server's epoch ms)."""
+
+
 class Warmer:
     """Has functions warmed, on a thread of its own, for bells whose last ring is an idle spell before the next.
 
@@ -30,8 +37,8 @@ class Warmer:
     `on_end` is called when the thread ends, which before `stop` is a fault.
     """
 
-    def __init__(self, timer: Timer, clock: ServerClock, warming: Warming, *, on_end: Callable[[], None]) -> None:
-        self._timer = timer
+    def __init__(self, timers: Hung, clock: Clock, warming: Warming, *, on_end: Callable[[], None]) -> None:
+        self._timers = timers
         self._clock = clock
         self._warming = warming
         self._last = warming.last
@@ -50,7 +57,7 @@ class Warmer:
     def look(self) -> None:
         """Warm for the bells that go soon after an idle spell, if one does within the time ahead."""
         now = self._clock.now()
-        soon = sorted((at, bell) for bell, at in self._timer.hung() if self._is_soon(bell, at, now))
+        soon = sorted((at, bell) for bell, at in self._timers.hung() if self._is_soon(bell, at, now))
         if now and soon and soon[0][0] <= now + self._warming.ahead_ms:
             self._warm([bell for _, bell in soon[:BATCH]])
         self._forget(now)

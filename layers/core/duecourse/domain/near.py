@@ -1,13 +1,19 @@
 """Near forms of a wrong text, for the error that rejects it: a known name, a duration, a rate."""
 
 import re
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 WRONG_DURATION = "must be a duration such as 5m, PT5M or 300 (seconds)"
 WRONG_RATE = "must be a rate such as 10/s, 600/m or 10/PT1S"
 UNKNOWN = "is not a known field"
 LIKE = 0.65
 """Least likeness at which a known name is suggested: `priority` for `prio`."""
+COMPARED = 500
+"""Maximum number of names that are compared with a wrong one: a comparison takes some 30 microseconds."""
+LOOKED_AT = 10_000
+"""Maximum number of names among which those are chosen."""
 MAX_NAME = 64
 """Maximum length of a misspelt name: a comparison takes time by the square of the length."""
 WORDS = {
@@ -52,8 +58,27 @@ def alike(word: str, known: Iterable[str], like: float = LIKE) -> list[str]:
         return []
     from difflib import get_close_matches  # for wrong names alone: a cold start does without
 
-    spelled = {name.lower(): name for name in known}
+    spelled = {name.lower(): name for name in _likely(word, known)}
     return [spelled[name] for name in get_close_matches(word.lower(), spelled, len(spelled) or 1, like)]
+
+
+def _likely(word: str, known: Iterable[str]) -> list[str]:
+    """Known names that are worth a comparison: all of few; of many those that begin or end most like it."""
+    names = list(islice(known, LOOKED_AT))
+    if len(names) <= COMPARED:
+        return names
+    return list(dict.fromkeys([*_beside(word, names, str.lower), *_beside(word, names, _backwards)]))
+
+
+def _beside(word: str, names: list[str], spelling: Callable[[str], str]) -> list[str]:
+    """Half of those to be compared: the names next to this one in the order of their spelling."""
+    names = sorted(names, key=spelling)
+    at = bisect_left(names, spelling(word), key=spelling)
+    return names[max(0, at - COMPARED // 4) : at + COMPARED // 4]
+
+
+def _backwards(name: str) -> str:
+    return name.lower()[::-1]
 
 
 def wrong_duration(text: str) -> str:

@@ -58,8 +58,6 @@ class Ending(StrEnum):
     RETRY = "retry"
     DROP = "drop"
     RELEASE = "release"
-    FAILED = "failed"
-    """Retry after Lambda's record of a failed invocation; the delivery's token is valid for it too."""
     UNDELIVERED = "undelivered"
     """The function had no room for the event, or did not get to this task, which goes back. Stale once it is begun."""
 

@@ -96,6 +96,7 @@ class QueueSettings:
         _quota("maximum size of the payloads and results of its tasks, ended ones too, in bytes", MAX_BYTES),
     ] = None
     tenant_adds_per_minute: Annotated[int | None, _quota("maximum number of tasks that it adds in a minute")] = None
+    tenant_max_schedules: Annotated[int | None, _quota("maximum number of its schedules")] = None
 
     def __repr__(self) -> str:
         return brief(self, *(one.field for one in SETTINGS if getattr(self, one.field) != one.default))
@@ -214,6 +215,12 @@ class QueueStatus:
     schedules: int | None = None
     fires_at: int | None = None
     dead_by_tenant: Mapping[str, int] | None = None
+
+    @property
+    def lagging(self) -> list[int]:
+        """Numbers of the shards that do not have these settings yet, after a change that was cut off."""
+        count = len(self.shards)
+        return [one.number for one in self.shards if one.settings != share(self.settings, one.number, count)]
 
     def __repr__(self) -> str:
         return brief(self, "name", "scheduled", "running", "done", "dead", "settings")

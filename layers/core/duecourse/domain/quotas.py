@@ -15,6 +15,7 @@ class Quotas(NamedTuple):
     tenant_max_pending: int | None = None
     tenant_max_bytes: int | None = None
     tenant_adds_per_minute: int | None = None
+    tenant_max_schedules: int | None = None
 
 
 TenantQuotas = Mapping[str, Quotas]
@@ -30,7 +31,12 @@ def quotas_of(table: TenantQuotas, tenant: str) -> Quotas:
 def as_text(table: TenantQuotas) -> str:
     """The table as a shard keeps it (lua/modules/settings.lua): each tenant a line; "" for none."""
     rows = {OTHERS: NONE, **table} if table else {}
-    return "".join(f"\n{tenant} {' '.join(_word(one) for one in quotas)}" for tenant, quotas in sorted(rows.items()))
+    return "".join(f"\n{tenant} {_words(quotas)}" for tenant, quotas in sorted(rows.items()))
+
+
+def _words(quotas: Quotas) -> str:
+    # The fourth came later: without it, a line is as earlier releases write it.
+    return " ".join(map(_word, quotas[:3] if quotas.tenant_max_schedules is None else quotas))
 
 
 def _word(quota: int | None) -> str:

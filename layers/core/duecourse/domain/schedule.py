@@ -278,12 +278,16 @@ class Progress:
 
 
 class Kept(NamedTuple):
-    """A schedule as the ledger keeps it; each change by a caller draws its record another `generation`."""
+    """A schedule as the ledger keeps it; each change by a caller draws its record another `generation`.
+
+    `refused` counts its firings in a row, up to the last one, that were over a quota of its tenant.
+    """
 
     schedule: Schedule
     progress: Progress
     generation: int
     created_at: int
+    refused: int = 0
 
 
 class Firing(NamedTuple):
@@ -297,6 +301,23 @@ class Firing(NamedTuple):
     tasks: tuple[NewTask, ...]
     progress: Progress
     by_hand: bool = False
+
+
+class Purge(NamedTuple):
+    """Request to delete at most `limit` schedules, those after an id; a kind and a beginning of the id, "" for any."""
+
+    kind: str = ""
+    prefix: str = ""
+    after: str = ""
+    limit: int = 1_000
+    dry_run: bool = False
+
+
+class Purged(NamedTuple):
+    """Number of schedules that are deleted, or would be, and the id after which to go on; "" after the last."""
+
+    schedules: int
+    next: str
 
 
 def backfill_id(id: str, since: int) -> str:

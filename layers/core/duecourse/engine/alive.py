@@ -15,6 +15,9 @@ from duecourse.ports.leases import Lease, LeaseStore
 
 log = logging.getLogger("duecourse.engine")
 
+AGAIN_S = 1.0
+"""Pause after an extension that failed: a store that is back spares lapsed leases for some seconds only."""
+
 
 class KeptAlive:
     """Extends the leases of running tasks by `step_ms`, several times in that time: `run` it on a thread of its own."""
@@ -38,24 +41,28 @@ class KeptAlive:
 
     def run(self) -> None:
         """Extend leases until stopped."""
-        while not self._stopped.wait(self._step_ms / STEPS / 1_000):
-            self.extend()
+        pause_s = step_s = self._step_ms / STEPS / 1_000
+        while not self._stopped.wait(pause_s):
+            pause_s = step_s if self.extend() else min(AGAIN_S, step_s)
 
     def stop(self) -> None:
         """Let `run` return."""
         self._stopped.set()
 
-    def extend(self) -> None:
-        """Extend the lease of each task that runs now."""
-        self._extend(list(self._running.values()))
+    def extend(self) -> bool:
+        """Extend the lease of each task that runs now; False where a shard did not answer."""
+        return self._extend(list(self._running.values()))
 
-    def _extend(self, running: Sequence[Task]) -> None:
+    def _extend(self, running: Sequence[Task]) -> bool:
+        answered = True
         for shard, tasks in self._by_shard(running):
             leases = list(map(Lease.of, tasks))
             try:
                 self._store.extend(shard, leases, self._step_ms, at_least=True)
             except (StoreUnavailable, StoreMisused) as error:
+                answered = False
                 log.warning("%d leases in shard %s were not extended and will be: %s", len(tasks), shard, error)
+        return answered
 
     def give_up(self, why: str) -> int:
         """End the attempt of each task that runs still, for this reason: it is due again at once. Answers how many.

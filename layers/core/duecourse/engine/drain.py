@@ -88,4 +88,5 @@ class Drainer:
                     flow.settle_and_claim(self._limits.lease_ms, beside)
             finally:
                 pieces.take_back()  # no thread is to begin more while a settle that goes on is waited for
+                flow.end()
         return DrainResult(flow.drained(), flow.away)

@@ -76,9 +76,11 @@ class Firer:
         Times after `last` are left for later.
         """
         schedule, progress = kept.schedule, kept.progress
-        passed = self._passed(schedule, progress, now, last)
-        due = dict(zip(passed.nominals, schedule.fire_in_order(passed.nominals, progress.next_at), strict=True))
-        firing, upcoming, missed, times_missed = _chosen(schedule, progress, passed, due, now)
+        grace_ms = 0 if kept.refused else GRACE_MS  # a time that passed in the rest after a refusal is late
+        passed = self._passed(kept, now, last, grace_ms)
+        since = 0 if kept.refused else progress.next_at
+        due = dict(zip(passed.nominals, schedule.fire_in_order(passed.nominals, since), strict=True))
+        firing, upcoming, missed, times_missed = _chosen(schedule, progress, passed, due, now, grace_ms)
         besides = times_missed if schedule.missed is Missed.LATEST else 0
         recent = [
             *([] if besides else (Occurrence(nominal, Became.MISSED) for nominal in missed)),
@@ -88,7 +90,7 @@ class Firer:
         later = replaced(
             self._moved(progress, upcoming, next_at, recent, times_missed), fired=progress.fired + len(firing)
         )
-        tasks = tuple(schedule.occurrence(nominal, _due_at(due[nominal], now)) for nominal in firing)
+        tasks = tuple(schedule.occurrence(nominal, _due_at(due[nominal], now, grace_ms)) for nominal in firing)
         return Firing(kept, tasks, later)
 
     def pass_over(self, kept: Kept, last: int) -> Firing:
@@ -116,13 +118,14 @@ class Firer:
             recent=tuple([*progress.recent, *recent][-RECENT:]),
         )
 
-    def _passed(self, schedule: Schedule, progress: Progress, now: int, last: int) -> _Passed:
+    def _passed(self, kept: Kept, now: int, last: int, grace_ms: int) -> _Passed:
         """Nominal times up to `last`, from the one that was next on, that are due by `now`."""
+        schedule, progress = kept.schedule, kept.progress
         if progress.nominal is None:
             return _Passed([], 0, None)
         older, first, most = 0, progress.nominal, AT_ONCE + 1
-        if progress.next_at < now - GRACE_MS:  # else none is late: all fire, some at a time
-            older, first = self._skip(schedule.rule, progress.nominal, _missed_before(schedule, now))
+        if kept.refused or progress.next_at < now - grace_ms:  # else none is late: all fire, some at a time
+            older, first = self._skip(schedule.rule, progress.nominal, _missed_before(schedule, now, grace_ms))
             most = MOST
 
         def is_due(nominal: int) -> bool:
@@ -175,15 +178,17 @@ class Firer:
         return time
 
 
-def _missed_before(schedule: Schedule, now: int) -> int:
+def _missed_before(schedule: Schedule, now: int, grace_ms: int) -> int:
     """The instant before which every nominal time is missed, and none is made up for."""
-    late = now - GRACE_MS + schedule.lead_ms - schedule.jitter_ms
+    late = now - grace_ms + schedule.lead_ms - schedule.jitter_ms
     return min(late, now - schedule.catch_up_ms) if schedule.missed is Missed.ALL else late
 
 
-def _chosen(schedule: Schedule, progress: Progress, passed: _Passed, due: Mapping[int, int], now: int) -> _Chosen:
+def _chosen(
+    schedule: Schedule, progress: Progress, passed: _Passed, due: Mapping[int, int], now: int, grace_ms: int
+) -> _Chosen:
     """Choose among the times that have passed; `due` has the due time of each."""
-    late = [nominal for nominal in passed.nominals if due[nominal] < now - GRACE_MS]
+    late = [nominal for nominal in passed.nominals if due[nominal] < now - grace_ms]
     on_time = passed.nominals[len(late) :]
     made_up = _made_up(schedule, late, now, is_newest_late=not on_time)
     firing, missed = [*made_up, *on_time], late[: len(late) - len(made_up)]
@@ -203,6 +208,6 @@ def _made_up(schedule: Schedule, late: list[int], now: int, *, is_newest_late: b
     return [nominal for nominal in late if nominal >= now - schedule.catch_up_ms]
 
 
-def _due_at(due_at: int, now: int) -> int:
+def _due_at(due_at: int, now: int, grace_ms: int) -> int:
     """Due time of an occurrence: now for one that was missed, so that its deadline does not end it unrun."""
-    return now if due_at < now - GRACE_MS else due_at
+    return now if due_at < now - grace_ms else due_at

@@ -12,9 +12,10 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.queues import MAX_PRIORITY
 from duecourse.domain.schedule import Kept
 from duecourse.domain.task import Shard
+from duecourse.engine.patient import Patient
 from duecourse.engine.pieces import LOOK_AGAIN_S, Finished, Pieces
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ports.leases import MAX_CLAIM, Claim, LeaseStore, Settled
+from duecourse.ports.leases import MAX_CLAIM, Claim, Lease, LeaseStore, Settled
 from duecourse.ports.ledger import Away
 
 log = logging.getLogger("duecourse.drain")
@@ -61,7 +62,7 @@ class Flow:
         priorities: dict[Shard, int],
         fire: Fire,
     ) -> None:
-        self._store = store
+        self._store = Patient(store, list(triggers))
         self._pieces = pieces
         self._fire = fire
         self._shards = self._waiting = list(triggers)
@@ -118,11 +119,16 @@ class Flow:
         self._closing = True
         self._take_in(self._pieces.take_back())
 
+    def end(self) -> None:
+        """Wait for no server any more; leases of claims that are answered too late are given back."""
+        self._store.close()
+
     def settle_and_claim(self, lease_ms: int, beside: ThreadPoolExecutor) -> None:
         """End the leases of what has finished, and fill the slots that it freed: at once where there is both to do.
 
         Where due tasks wait for those ends, they come first: else others would take the slots, of any priority.
         """
+        self._note_begun()
         ended = list(self._ended)
         awaited = any(self._last[shard].throttled for shard in ended)
         if ended and self._waiting and not (awaited or self._away or self._closing):
@@ -198,12 +204,13 @@ class Flow:
             trigger=trigger,
             deliveries=self._pieces.deliveries,
             kinds=self._pieces.kinds,
+            at_once=self._pieces.idle,
         )
         self._last[shard] = replace(claim, tasks=[], schedules=[])
         self._priorities[shard] = claim.priority
         self._claimed += len(claim.tasks)
         self._died += claim.died
-        self._pieces.begin(shard, claim.tasks)
+        self._pieces.begin(shard, claim.tasks, claim.each, claim.at_once)
         return claim
 
     def _look_again(self, ended: Iterable[Shard]) -> None:
@@ -218,6 +225,18 @@ class Flow:
         for shard in list(self._ended):
             if not self._away:
                 self._settle_in(shard)
+
+    def _note_begun(self) -> None:
+        """Note that tasks which were claimed ahead have begun, once they have run for a while: one call for all."""
+        if self._away:
+            return
+        for shard, tasks in self._pieces.take_begun().items():
+            if shard in self._left_out:
+                continue
+            try:
+                self._store.extend(shard, list(map(Lease.of, tasks)), 0, at_least=True)
+            except (StoreUnavailable, StoreMisused) as error:
+                self._lose(shard, error)
 
     def _settle_in(self, shard: Shard) -> None:
         if isinstance(self._left_out.get(shard), StoreMisused):

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable
 from hashlib import sha256
 
+from duecourse.domain.lease import begin_nonce
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
 from duecourse.domain.seals import without
 from duecourse.domain.task import Shard, Status, Task
@@ -31,13 +32,15 @@ class Leases:
         self._runner = runner
         self._lease_ms = lease_ms
 
-    def begin(self, queue: str, delivery: Lease, lease_ms: int | None, worker: str) -> Task:
+    def begin(self, queue: str, delivery: Lease, lease_ms: int | None, worker: str, invocation: str = "") -> Task:
         """Begin a task that was handed over, for `lease_ms`, else as long as any lease; answers it under that lease.
 
-        `worker` is a text of the caller's own, "" for none: the same again is answered as before.
+        `worker` is a text of the caller's own, "" for none: the same again is answered as before. `invocation` is the
+        id of a Lambda invocation: the failure record of another one does not end this run.
         """
         task = self._task(queue, delivery)
-        nonce = sha256(f"{delivery.token}\0{worker}".encode()).digest()[:8] if worker else secrets.token_bytes(8)
+        own = sha256(f"{delivery.token}\0{worker}".encode()).digest() if worker else secrets.token_bytes(4)
+        nonce = begin_nonce(delivery.token, invocation, own)
         [begun] = self._store.begin(self._shard(task), [delivery], lease_ms or self._lease_ms, [nonce])
         if not begun.token:
             raise LeaseLost

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
@@ -25,13 +25,19 @@ HELD = "Other tasks of this tenant hold as many threads as one tenant may, so th
 class Piece(NamedTuple):
     """Tasks of one shard that are worked in one go: handed to `target`, or one of them run here.
 
-    They were claimed at `since` (time.monotonic()).
+    They were claimed at `since` (time.monotonic()), `ahead` where none of them counts as begun until that is noted.
     """
 
     shard: Shard
     tasks: Sequence[Task]
     since: float
     target: str = ""
+    ahead: bool = False
+
+    @property
+    def token(self) -> str:
+        """Token that names it."""
+        return self.tasks[0].token
 
 
 Finished = list[tuple[Piece, list[Settlement]]]
@@ -47,6 +53,8 @@ class Pieces:
         self._unstarted: deque[Piece] = deque()
         self._outbox: SimpleQueue[tuple[Piece, list[Settlement]] | None] = SimpleQueue()
         self._moved_at = time.monotonic()
+        self._begun: dict[str, tuple[float, Piece]] = {}
+        """Pieces that were claimed ahead and run by now, by their tokens: since when, while that is not noted."""
         self.in_flight = 0
 
     @property
@@ -55,15 +63,23 @@ class Pieces:
         return self._slots - self.in_flight
 
     @property
+    def idle(self) -> int:
+        """Number of threads that have no piece."""
+        return max(0, self._threads.size - self.in_flight)
+
+    @property
     def are_enough(self) -> bool:
         """True if every thread has a piece."""
         return self.in_flight >= min(self._slots, self._threads.size)
 
-    def begin(self, shard: Shard, tasks: Sequence[Task]) -> None:
-        """Have claimed tasks worked."""
+    def begin(self, shard: Shard, tasks: Sequence[Task], each: Mapping[str, int], at_once: int) -> None:
+        """Have claimed tasks worked; those after the first `at_once` were claimed ahead.
+
+        `each` is how many of them one invocation of a target has time for.
+        """
         if not self.in_flight:
             self._moved_at = time.monotonic()
-        for piece in self._cut(shard, tasks):
+        for piece in self._cut(shard, tasks, each, at_once):
             self.in_flight += 1
             self._unstarted.append(piece)
             self._threads.do(self._work)
@@ -84,6 +100,17 @@ class Pieces:
         """End a wait for finished pieces, from any thread."""
         self._outbox.put(None)
 
+    def take_begun(self) -> dict[Shard, list[Task]]:
+        """Tasks that were claimed ahead and have run for a while, each once; quick ones are settled before that."""
+        if not self._begun:
+            return {}
+        latest, taken = time.monotonic() - LOOK_AGAIN_S, dict[Shard, list[Task]]()
+        for token, (began_at, piece) in list(self._begun.items()):
+            if began_at <= latest:
+                del self._begun[token]
+                taken.setdefault(piece.shard, []).extend(piece.tasks)
+        return taken
+
     def take_back(self) -> Finished:
         """Pieces that no thread has begun, and now none will, with their releases."""
         taken = []
@@ -94,18 +121,30 @@ class Pieces:
         self.in_flight -= len(taken)
         return taken
 
-    def _cut(self, shard: Shard, tasks: Sequence[Task]) -> list[Piece]:
+    def _cut(self, shard: Shard, tasks: Sequence[Task], each: Mapping[str, int], at_once: int) -> list[Piece]:
         now = time.monotonic()
-        here = [Piece(shard, (task,), now) for task in tasks if not self._targets.of(task)]
+        here = [
+            Piece(shard, (task,), now, ahead=place >= at_once)
+            for place, task in enumerate(tasks)
+            if not self._targets.of(task)
+        ]
         elsewhere = [task for task in tasks if self._targets.of(task)]
-        return here + [Piece(shard, batch, now, target) for target, batch in self._targets.batches(elsewhere)]
+        # A function begins its tasks itself, whenever they were handed over.
+        ahead = at_once < len(tasks)
+        return here + [
+            Piece(shard, batch, now, target, ahead and not batch[0].target)
+            for target, batch in self._targets.batches(elsewhere, each)
+        ]
 
     def _work(self) -> None:
         try:
             piece = self._unstarted.popleft()
         except IndexError:
             return  # it was taken back
-        waited_ms = int((time.monotonic() - piece.since) * 1_000)
+        began_at = time.monotonic()
+        if piece.ahead:
+            self._begun[piece.token] = began_at, piece
+        waited_ms = int((began_at - piece.since) * 1_000)
         if piece.target:
             settlements = self._targets.hand_over(piece.target, piece.tasks)
         else:
@@ -124,6 +163,9 @@ class Pieces:
             while True:
                 taken.append(self._outbox.get_nowait())
         finished = [one for one in taken if one]
+        for piece, _ in finished:
+            if piece.ahead:
+                self._begun.pop(piece.token, None)
         self.in_flight -= len(finished)
         return finished
 

@@ -67,6 +67,7 @@ class StandingDrain:
                 if self._stopped:
                     self._flow.close()
                 self._flow.settle_and_claim(self._lease_ms, beside)
+        self._flow.end()
 
     def drained(self) -> Drained:
         """Figures so far."""

@@ -21,7 +21,9 @@ SOON_MS = 60_000
 """A tick works shards with something to do within this time: until the next tick."""
 PARTS = 4
 """Number of parts of the shards: a tick sweeps the idle ones of one part, so that each is swept in four minutes."""
-ROUND_MS = 240_000
+ROUND_STEP_MS = 60_000
+"""Time from tick to tick."""
+ROUND_MS = PARTS * ROUND_STEP_MS
 """Age of a part's last sweep from which it is swept whatever the others' ages are: the next tick would be too late."""
 
 
@@ -84,7 +86,10 @@ def part_of(shard: Shard) -> int:
 
 def _due_parts(store: Upkeep, now: int) -> frozenset[int]:
     """The part that was swept longest ago, and every part that the next tick would sweep too late."""
-    swept_at = store.rounds().swept_at()
+    try:
+        swept_at = store.rounds().swept_at()
+    except StoreUnavailable:  # the record is on a server that is away, and the shards are not: they take turns
+        return frozenset({now // ROUND_STEP_MS % PARTS})
     ages = {part: now - swept_at.get(part, 0) for part in range(PARTS)}
     oldest = max(ages, key=ages.__getitem__)
     # An age below 0: the server's clock was set back, and would keep this part waiting.

@@ -69,10 +69,10 @@ class Targets:
         """The target that the task is handed to (`lambda:<function>`, `sqs:<queue>` …), "" where it is worked here."""
         return self._targets.get(task.kind, "")
 
-    def batches(self, tasks: Sequence[Task]) -> Iterator[tuple[str, list[Task]]]:
-        """The tasks by target, in pieces that one invocation takes."""
+    def batches(self, tasks: Sequence[Task], each: Mapping[str, int]) -> Iterator[tuple[str, list[Task]]]:
+        """The tasks by target, in pieces that one invocation takes; `each` is how many that are, where they are few."""
         for target, group in groupby(sorted(tasks, key=self.of), key=self.of):
-            for batch in _cut(group):
+            for batch in _cut(group, each.get(target, MAX_TASKS)):
                 yield target, batch
 
     def hand_over(self, target: str, tasks: Sequence[Task]) -> list[Settlement]:
@@ -120,8 +120,8 @@ class Targets:
         return put_off(task, self._rng, f"{target} did not confirm it: {problem}")
 
 
-def _cut(tasks: Iterable[Task]) -> Iterator[list[Task]]:
-    return cut(tasks, _size, most=MAX_TASKS, max_bytes=MAX_BYTES)
+def _cut(tasks: Iterable[Task], most: int = MAX_TASKS) -> Iterator[list[Task]]:
+    return cut(tasks, _size, most=most, max_bytes=MAX_BYTES)
 
 
 def _size(task: Task) -> int:

@@ -9,11 +9,14 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from duecourse.domain.batches import grouped
-from duecourse.domain.lease import STEP_MS, STEPS, lease_within
+from duecourse.domain.lease import STEP_MS, STEPS, begin_nonce, lease_within
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Shard, Task
 from duecourse.domain.values import replaced
+from duecourse.engine.alive import AGAIN_S
 from duecourse.engine.run import Runner, release
+from duecourse.engine.run_times import RunTimes
+from duecourse.engine.targets import MAX_TASKS
 from duecourse.engine.threads import Threads
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.leases import Lease, LeaseStore, Settled
@@ -21,14 +24,17 @@ from duecourse.ports.leases import Lease, LeaseStore, Settled
 log = logging.getLogger("duecourse.engine")
 
 LEAST_MS = 1_000
-"""Least time left in which a waiting task is still begun."""
+"""Least time left in which a waiting task is still begun, beside the usual time of its kind."""
+LOOK_MS = 50
+"""Shortest pause between two looks at the time left, while tasks wait."""
 
 
 class Worker:
     """Begins the tasks that one invocation was handed, runs and settles them; their leases are kept alive meanwhile.
 
     `step_ms` is the length of a lease, which is extended while its task runs. No more than `parallel` tasks run at the
-    same time, if it is given.
+    same time, if it is given. `invocation` is Lambda's id of the request, "" where there is none. `times` are what this
+    process knows of the lengths of runs.
     """
 
     def __init__(
@@ -39,6 +45,8 @@ class Worker:
         remaining_ms: Callable[[], int],
         step_ms: int = STEP_MS,
         parallel: int | None = None,
+        invocation: str = "",
+        times: RunTimes | None = None,
     ) -> None:
         self._store, self._runner, self._threads = store, runner, threads
         self._remaining_ms, self._step_ms = remaining_ms, step_ms
@@ -50,20 +58,26 @@ class Worker:
         self._away: StoreUnavailable | None = None
         self._counts = dict.fromkeys(map(str, Settled), 0)
         # Kept, for an answer may be lost: the same nonce again begins what it began before.
-        self._nonces: defaultdict[str, bytes] = defaultdict(partial(secrets.token_bytes, 8))
+        self._own: defaultdict[str, bytes] = defaultdict(partial(secrets.token_bytes, 4))
+        self._invocation = invocation
+        self._times = times or RunTimes()
+        self._begun_with: dict[str, int] = {}  # token of what runs -> milliseconds that were left
         self._began = False
         self._extend_at = self._next_step()
+        self._full_ms = remaining_ms()
 
     def work(self, tasks: Sequence[Task]) -> dict[str, int]:
         """Run the tasks, as many at a time as it may; returns the number of tasks for each value of Settled.
 
         A task is begun when a thread is free for it, and settled when it finishes. `stale` tasks were not run, because
-        another worker had begun or settled them, or lost their lease; for `released` ones there was no time.
+        another worker had begun or settled them, or lost their lease. `released` ones went back, because the time left
+        is less than a run of their kind takes.
 
         Raises StoreUnavailable, if the store did not take a settlement, when all have run.
         """
         self._waiting.extend(tasks)
         while self._waiting or self._running:
+            self._give_back()
             self._begin_more()
             if self._running:
                 self._take_in()
@@ -76,15 +90,12 @@ class Worker:
         free = self._at_once - len(self._running)
         if not self._waiting or free <= 0:
             return
-        # The first ones are begun however little time there is: a function whose timeout is a second does its work too.
-        if self._began and self._remaining_ms() <= LEAST_MS:
-            self._give_back()
-            return
         chosen = [self._waiting.popleft() for _ in range(min(free, len(self._waiting)))]
         try:
             for shard, tasks in grouped(chosen, self._shard_of).items():
                 for task in self._begin(shard, tasks):
                     self._running[task.token] = task
+                    self._begun_with[task.token] = self._remaining_ms()
                     self._threads.do(partial(self._run, task))
                 chosen = [task for task in chosen if task not in tasks]
         except StoreUnavailable:
@@ -103,29 +114,57 @@ class Worker:
             ends = self._store.extend(shard, list(map(Lease.of, leased)), lease_ms)
             mine += [replaced(task, lease_expires_at=end) for task, end in zip(leased, ends, strict=True) if end]
         if handed:
-            nonces = [self._nonces[task.token] for task in handed]
-            begun = self._store.begin(shard, list(map(Lease.of, handed)), lease_ms, nonces)
+            nonces = [begin_nonce(task.token, self._invocation, self._own[task.token]) for task in handed]
+            begun = self._store.begin(shard, list(map(Lease.of, handed)), lease_ms, nonces, self._fitting())
             mine += [one.under(task) for task, one in zip(handed, begun, strict=True) if one.token]
         self._counts[Settled.STALE] += len(tasks) - len(mine)
         return [replaced(task, left_ms=self._remaining_ms) for task in mine]
+
+    def _fitting(self) -> int:
+        """Number of tasks that one invocation has time for, at most those of an event; 0 where nothing is known."""
+        usual_ms = self._times.longest
+        if usual_ms is None:
+            return 0
+        in_turn = int((self._full_ms - LEAST_MS) / max(usual_ms, 1))
+        return min(MAX_TASKS, self._at_once * max(in_turn, 1))
 
     def _run(self, task: Task) -> None:
         self._outbox.put((self._shard_of(task), self._runner.run(task)))
 
     def _give_back(self) -> None:
         """End the deliveries of what there is no time left to begin."""
-        self._unsettled += [(self._shard_of(task), release(task)) for task in self._waiting]
+        # The first ones are begun however little time there is: a function whose timeout is a second does its work too.
+        if not self._began or not self._waiting:
+            return
+        waiting = list(self._waiting)
         self._waiting.clear()
-        self._settle()
+        for task in waiting:
+            if self._spare_ms(task) > 0:
+                self._waiting.append(task)
+            else:
+                self._unsettled.append((self._shard_of(task), release(task)))
+        if len(self._waiting) < len(waiting):
+            self._settle()
+
+    def _spare_ms(self, task: Task) -> float:
+        """Time for which this task can still wait: a run takes as long as those before, and as one that runs now."""
+        left = self._remaining_ms()
+        ages = [self._begun_with[one.token] - left for one in self._running.values() if one.kind == task.kind]
+        return left - LEAST_MS - max(self._times.of(task.kind), *ages, 0)
 
     def _take_in(self) -> None:
         """Settle what finishes next; until then the leases of what runs are kept alive."""
+        wait_s = self._extend_at - time.monotonic()
+        if self._waiting:  # halved, for with each moment there is less time left, and the oldest run is longer
+            wait_s = min(wait_s, max(min(map(self._spare_ms, self._waiting)) / 2, LOOK_MS) / 1_000)
         try:
-            ended = self._outbox.get(timeout=max(0.0, self._extend_at - time.monotonic()))
+            ended = self._outbox.get(timeout=max(0.0, wait_s))
         except Empty:
-            self._keep_alive()
+            if time.monotonic() >= self._extend_at:
+                self._keep_alive()
             return
-        self._running.pop(ended[1].token, None)
+        if task := self._running.pop(ended[1].token, None):
+            self._times.note(task.kind, self._begun_with.pop(task.token) - self._remaining_ms())
         self._unsettled.append(ended)
         self._settle()
 
@@ -135,6 +174,8 @@ class Worker:
             try:
                 self._store.extend(shard, list(map(Lease.of, tasks)), self._lease_ms(), at_least=True)
             except StoreUnavailable as error:
+                # A store that is back spares lapsed leases for some seconds only.
+                self._extend_at = min(self._extend_at, time.monotonic() + AGAIN_S)
                 log.warning(
                     "%d leases in shard %s were not extended and will be tried again: %s", len(tasks), shard, error
                 )

@@ -1,11 +1,12 @@
-"""The bells' contract: how a bridge hears them, looks at them and touches them.
+"""The bells' contract: how a bridge hears them, looks at them and touches them, on each server that has some.
 
 A bell is named by its key. Instants are the server's, in epoch milliseconds. Every verb raises StoreUnavailable where
 the server does not answer, and NotPrimary where it is a replica.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from threading import Event
 from typing import NamedTuple, Protocol
 
 
@@ -53,7 +54,7 @@ class Subscription(Protocol):
 
 
 class Bells(Protocol):
-    """The bells of one ledger on one server; for many threads."""
+    """The bells of one ledger on one primary; for many threads."""
 
     @property
     def canary(self) -> str:
@@ -79,8 +80,11 @@ class Bells(Protocol):
     def subscribe(self) -> Subscription:
         """A subscription that the server has confirmed."""
 
-    def known(self) -> list[str]:
-        """The bell of every shard that was ever added to, hung or not."""
+    def known(self) -> list[str] | None:
+        """The bells here of shards that were ever added to, hung or not.
+
+        None where they are on record on another server, which is away and has never answered.
+        """
 
     def look(self, bells: Sequence[str]) -> View:
         """Times at which these bells expire. A bell whose time is over expires now, and is heard as EXPIRED."""
@@ -93,3 +97,27 @@ class Bells(Protocol):
 
     def close(self) -> None:
         """Leave the server."""
+
+
+class BellServers(Protocol):
+    """The primaries that have the bells of one ledger: a cluster's differ from time to time."""
+
+    @property
+    def changed(self) -> Event:
+        """Set where it seems that primaries, or what they have, are others now; for one reader, who clears it."""
+
+    @property
+    def watches(self) -> bool:
+        """See Bells."""
+
+    def channel(self, what: What) -> str:
+        """See Bells."""
+
+    def primaries(self) -> Mapping[str, Bells]:
+        """The bells of each primary by its name, "" for the only one; another object where they must be heard anew."""
+
+    def owner_of(self, bell: str) -> str:
+        """Name of the primary that has a bell, as far as is known; "" for the only one, and where none has it."""
+
+    def close(self) -> None:
+        """Leave every server."""

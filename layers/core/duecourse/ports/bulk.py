@@ -4,6 +4,7 @@ from typing import Protocol
 
 from duecourse.domain.bulk import Bulk, BulkResult, Reached
 from duecourse.domain.dead import Deaths, DeathsFound
+from duecourse.domain.schedule import Purge, Purged
 from duecourse.domain.task import DEFAULT_TENANT
 from duecourse.ports.ledger import Ledger
 
@@ -28,4 +29,10 @@ class BulkStore(Ledger, Protocol):
 
         The work of one call is bounded: it may find fewer than its limit, or none, and still have a `next`. A task
         whose record cannot be read is left out.
+        """
+
+    def purge_schedules(self, queue: str, asked: Purge, tenant: str = DEFAULT_TENANT) -> Purged:
+        """Delete schedules of a tenant by id, as `drop_schedule` does; a dry run only counts them.
+
+        One that is changed after its kind was seen stays.
         """

@@ -36,7 +36,8 @@ class Claim:
     `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit is reached.
     `throttled`: due tasks wait until leases end. `priority` is the queue's. `aside` is how many were put aside, because
     their target has as many as it may that it has not begun. `schedules` are due, the longest due first, and wait to be
-    fired (ScheduleStore.fire).
+    fired (ScheduleStore.fire). `each` is how many tasks one invocation of a target has time for, where that is few. Of
+    `tasks`, the first `at_once` count as begun: the others are claimed ahead.
     """
 
     tasks: list[Task] = field(default_factory=list)
@@ -48,6 +49,8 @@ class Claim:
     priority: int = DEFAULT_PRIORITY
     aside: int = 0
     schedules: list[Kept] = field(default_factory=list)
+    each: Mapping[str, int] = field(default_factory=dict)
+    at_once: int = 0
 
 
 class Delivery(NamedTuple):
@@ -95,6 +98,9 @@ class Lease(NamedTuple):
 class LeaseStore(Ledger, Protocol):
     """The ledger for those who work tasks."""
 
+    def server_of(self, shard: Shard) -> str:
+        """Name of the server that has a shard, as far as is known; "" where there is only one."""
+
     def claim(
         self,
         shard: Shard,
@@ -105,11 +111,19 @@ class LeaseStore(Ledger, Protocol):
         trigger: Trigger = Trigger.TAKE,
         deliveries: Deliveries = NO_DELIVERIES,
         kinds: Collection[str] = (),
+        at_once: int = MAX_CLAIM,
     ) -> Claim:
         """Lease at most `limit` due tasks as the queue's limits allow, and no more than `max_bytes` after the first.
 
         Leases that have lapsed are taken back first, each at the cost of an attempt. Tenants take turns. A queue's own
         `lease_ms` goes before the one given. `trigger` is that of the claim.
+
+        The caller begins the first `at_once` tasks at once. The others are claimed ahead: a lease of theirs that lapses
+        spends no attempt, and the task keeps its due time, until the lease is extended, which says that it has begun.
+        After the second such lapse in a row the task is due later each time; it is dead after 20.
+
+        A claim whose reply is lost is looked for: the next claim of this process in the shard answers the leases that
+        it has made, alone. An error after the first of them leaves the caller what it has leased.
 
         A task of a kind in `deliveries` gets the lease of a delivery, and `target`; limits count it as running. Its
         token begins it (`begin`), or settles it directly. A delivery that lapses first spends no attempt: the task is
@@ -121,11 +135,14 @@ class LeaseStore(Ledger, Protocol):
         30 s, and delays no other task; a claim that names its kind has it at once.
         """
 
-    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
+    def begin(
+        self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes], each: int = 0
+    ) -> list[Begun]:
         """Begin tasks that were handed over, at most MAX_CLAIM: each delivery becomes the lease of its run.
 
         The new token ends in the delivery's nonce (8 bytes each). The same delivery and nonce again get the same
-        answer; another worker does not. A task past its deadline is dead instead.
+        answer; another worker does not. A task past its deadline is dead instead. `each` is the number of tasks that
+        one invocation of the target has time for, 0 where that is not known: later claims answer it.
         """
 
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:
@@ -141,8 +158,8 @@ class LeaseStore(Ledger, Protocol):
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
         """Let leases end `lease_ms` from now; answers each one's new end, 0 where it is lost.
 
-        A lease that ends later stays so with `at_least`. A delivery that is not begun may be extended too, and may
-        save a state.
+        A lease that ends later stays so with `at_least`. A task that was claimed ahead counts as begun. A delivery that
+        is not begun may be extended too, and may save a state.
         """
 
     def save(self, shard: Shard, lease: Lease, state: str) -> bool:

@@ -40,7 +40,7 @@ class Ledger(Protocol):
     """Tasks by due time, in shards."""
 
     def ping(self) -> None:
-        """Return if the store answers."""
+        """Return if the store answers, or one of its servers."""
 
     def now(self) -> int:
         """The store's own time in epoch milliseconds."""

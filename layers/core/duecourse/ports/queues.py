@@ -20,7 +20,10 @@ class QueueStore(Figures, Protocol):
     def configure(
         self, queue: str, changes: QueueChanges, *, default: bool = False, tenant: str = DEFAULT_TENANT
     ) -> None:
-        """Change the given settings of a queue, from the next claim on: one step a shard; repeat it after a failure.
+        """Change the given settings of a queue, from the next claim on.
+
+        They are one record, which is written in one step: after a failure all of them are changed, or none is. A shard
+        that is not reached has them once it is swept. Of two changes at a time, every shard ends with the later record.
 
         A paused queue hands out no task, and leased tasks continue. Each shard gets its part of each limit. A limit
         counts tasks that are leased already; a rate counts claims since it was set. Raises InvalidInput if a limit is

@@ -66,7 +66,7 @@ class ScheduleStore(Throttled, Protocol):
         """At most `limit` schedules of a tenant in a queue, by id, those after an id; no backfills."""
 
     def schedule_ids(self, queue: str, tenant: str = DEFAULT_TENANT) -> list[str]:
-        """Ids of all schedules of a tenant in a queue, in no order; no backfills."""
+        """Ids of schedules of a tenant in a queue, 2,000 at most, in no order; no backfills."""
 
     def drop_schedule(
         self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, generation: int | None = None

@@ -33,6 +33,7 @@ class Reply(StrEnum):
     OVER_PENDING = "over_pending"
     OVER_BYTES = "over_bytes"
     OVER_ADDS = "over_adds"
+    OVER_SCHEDULES = "over_schedules"
     BEYOND_PENDING = "beyond_pending"
     BEYOND_BYTES = "beyond_bytes"
     BEYOND_ADDS = "beyond_adds"
@@ -54,6 +55,7 @@ QUOTAS = {
     Reply.OVER_PENDING: "tenant_max_pending",
     Reply.OVER_BYTES: "tenant_max_bytes",
     Reply.OVER_ADDS: "tenant_adds_per_minute",
+    Reply.OVER_SCHEDULES: "tenant_max_schedules",
 }
 """Quotas of a tenant, by what a store answers where one is used up."""
 BEYOND = {

@@ -20,7 +20,10 @@ class Outlook(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """Figures of one sweep: lapsed leases, tasks dead by it, ended tasks forgotten; `more` if bounded."""
+    """Figures of one sweep: lapsed leases, tasks dead by it, ended tasks forgotten; `more` if bounded.
+
+    `revision` is the version of the queue's settings that the shard had.
+    """
 
     reclaimed: int
     died: int
@@ -28,6 +31,7 @@ class Swept(NamedTuple):
     more: bool
     bell_at: int
     now: int
+    revision: str = ""
 
 
 class Rounds(Protocol):
@@ -50,7 +54,7 @@ class Upkeep(Figures, Protocol):
         """Instants at which the parts of the shards were last swept, kept with the tasks."""
 
     def warnings(self) -> list[str]:
-        """Settings of the store's servers by which tasks can be lost, each in a sentence."""
+        """Faults of the store's servers by which tasks can be lost or come at a wrong time, each in a sentence."""
 
     def outlook_of(self, shards: Sequence[Shard]) -> list[Outlook | Away]:
         """Next work of many shards, or the error for one: a few reads a shard, and no change."""

@@ -20,7 +20,7 @@ router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 @rejects(TaskNotFound, LeaseLost)
 def begin_task(id: Id, body: leases.BeginTask, queue: Queue = DEFAULT_QUEUE) -> leases.BeginAnswer:
     """Begin a task that was handed over: 409 where another began it, or it was given back; do not run it then."""
-    task = app().leases.begin(queue, Lease(id, body.token, tenant()), body.time, body.worker)
+    task = app().leases.begin(queue, Lease(id, body.token, tenant()), body.time, body.worker, body.invocation)
     expires_at = format_instant(task.lease_expires_at)
     return {"token": task.token, "expires_at": expires_at, "run": task.run, "attempt": task.attempt}
 

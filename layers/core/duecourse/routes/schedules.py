@@ -49,6 +49,17 @@ def preview_schedule(body: Annotated[requests.PreviewSchedule, Body()]) -> answe
     return {"times": [answers.show_upcoming(one) for one in times]}
 
 
+@router.post("/schedules/purge")
+@needs(Role.CALLER)
+@rejects()
+def purge_schedules(
+    body: Annotated[requests.PurgeSchedules, Body()], queue: ChangedQueue = DEFAULT_QUEUE
+) -> answers.PurgedSchedulesAnswer:
+    """Delete schedules by kind or by the beginning of their ids; a dry run only counts them."""
+    done = app().store.purge_schedules(queue, body.purge(), tenant())
+    return {"purged": done.schedules, "dry_run": body.dry_run, "next_after": done.next or None}
+
+
 @router.get("/schedules")
 @needs(Role.CALLER)
 @rejects()

@@ -144,7 +144,8 @@ class Serving:
         while not self._stopped.wait(pause_s):
             ends_at = time.monotonic() + TICK_S
             try:
-                self._app.write_deployed(self._own)
+                with suppress(StoreUnavailable):  # one server's, while others have work
+                    self._app.write_deployed(self._own)
                 found = sweeper.survey(partial(self._tick_left_ms, ends_at))
                 sweeper.tick(found, partial(self._tick_left_ms, ends_at))
             except (StoreUnavailable, StoreMisused) as error:

@@ -12,8 +12,9 @@ from ..table import Table
 from ..usage import Command, Group
 from . import fields, words
 from .changes import USUAL, body_of, object_of
-from .command import Screen, agreed, on_ledger
+from .command import Screen, on_ledger
 from .place import Document, Ledger, quoted
+from .schedule_delete import delete
 from .schedule_diff import diff
 
 PAGE = 100
@@ -201,19 +202,6 @@ def preview(  # noqa: PLR0913, PLR0917 - one for each option
     screen.answer(
         ledger.ask("POST", "/schedules/preview", body=body), lambda found: _show_times(found["times"], NO_TIME)
     )
-
-
-@on_ledger
-def delete(ledger: Ledger, screen: Screen, id: Id, queue: Queue = fields.DEFAULT, yes: fields.Yes = False) -> None:
-    """Delete a schedule: no further occurrence comes, and a running one finishes.
-
-    Examples:
-
-        duecourse schedules delete daily-report --yes
-    """
-    if agreed(f"Delete the schedule {id} of queue {queue}?", yes=yes, screen=screen):
-        ledger.ask("DELETE", _path(id), {"queue": queue})
-        screen.answer({"id": id}, lambda _: console.say_line(f"{id} deleted"))
 
 
 for name, command in {

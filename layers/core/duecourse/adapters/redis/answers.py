@@ -1,7 +1,7 @@
 """Answers of the Lua scripts as the domain's values; of the longest, each place has a name, in the order of RETURNS."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from duecourse.adapters.redis.record import UNREADABLE, stored_id, unpack
@@ -32,6 +32,7 @@ REPLIES = {
     -15: Reply.BEYOND_PENDING,
     -16: Reply.BEYOND_BYTES,
     -17: Reply.BEYOND_ADDS,
+    -18: Reply.OVER_SCHEDULES,
 }
 """Meaning of the scripts' numbers, rejections below 0: the one table of them."""
 SETTLED = (Settled.STALE, Settled.DONE, Settled.AGAIN, Settled.RETRIED, Settled.DEAD, Settled.RELEASED)
@@ -42,7 +43,7 @@ class ClaimAnswer(NamedTuple):
 
     `bodies` are payloads apart from their records, each behind the place of its record among those. The next claim
     declares the tenants in `want` and `following`. `schedules` are due ones: stored id, record, payload where that is
-    apart, in turn.
+    apart, in turn. `fitting` are targets and how many tasks one event is to have, in turn.
     """
 
     now: int
@@ -58,6 +59,7 @@ class ClaimAnswer(NamedTuple):
     aside: int
     bodies: list[Any]
     schedules: list[bytes] | None
+    fitting: list[Any] | None = None
 
     @property
     def size(self) -> int:
@@ -76,6 +78,7 @@ class SweepAnswer(NamedTuple):
     more: int
     want: list[bytes]
     idle_ms: int
+    revision: bytes
 
 
 def replies(answer: Any) -> list[Reply]:
@@ -98,8 +101,8 @@ def added(tasks: Sequence[NewTask], answer: Any) -> list[AddReply]:
     return replies
 
 
-def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries) -> Claim:
-    """A claim of several rounds, with the answer of claim.lua in the newest."""
+def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries, at_once: int = 0) -> Claim:
+    """A claim of several rounds, with the answer of claim.lua in the newest; it begins as many `at_once`."""
     tasks = _leased(queue, got)
     if given:  # a task that is handed over has a lease of its own length
         tasks = [
@@ -108,6 +111,7 @@ def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries) -> C
         ]
     return Claim(
         tasks=before.tasks + tasks,
+        at_once=min(at_once, len(before.tasks) + len(tasks)),
         died=before.died + got.died,
         backlog=got.backlog,
         bell_at=got.bell_at,
@@ -115,7 +119,12 @@ def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries) -> C
         throttled=bool(got.throttled),
         priority=DEFAULT_PRIORITY if got.priority < 0 else got.priority,
         aside=before.aside + got.aside,
+        each=_each(before.each, got.fitting) if got.fitting else before.each,
     )
+
+
+def _each(before: Mapping[str, int], fitting: Sequence[Any]) -> dict[str, int]:
+    return {**before, **dict(zip(map(bytes.decode, fitting[::2]), fitting[1::2], strict=True))}
 
 
 def _leased(queue: str, got: ClaimAnswer) -> list[Task]:

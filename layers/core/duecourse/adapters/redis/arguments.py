@@ -138,6 +138,12 @@ def lease(one: Lease | Settlement) -> tuple[Argument, ...]:
     return stored_id(one.tenant, one.id), pack_token(one.token)
 
 
+def beginnings(some: Sequence[tuple[Lease, bytes]]) -> list[Argument]:
+    """Deliveries and the nonces of who begins them, as work.lua takes them."""
+    heads = b"".join(pack_token(delivery.token) + nonce for delivery, nonce in some)
+    return [heads, *(stored_id(delivery.tenant, delivery.id) for delivery, _ in some)]
+
+
 def move(wanted: Move, tenant: str, nonce: bytes) -> tuple[Argument, ...]:
     """A move as move.lua takes it; `nonce` has 8 bytes, and no other move has the same."""
     state = "" if wanted.state is None else f"={wanted.state}"

@@ -1,5 +1,7 @@
 """Clients of one Redis, of a Sentinel's primary and of a cluster, by a store's URL."""
 
+import random
+import time
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
@@ -13,6 +15,7 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from duecourse.adapters.redis.lines import QuickPool
 from duecourse.adapters.redis.login import Login, RenewingPool, renewing
+from duecourse.adapters.redis.nodes import NodePool
 from duecourse.domain.address import REDIS_PORT, SENTINEL_PORT, nodes_of, split, without_login
 from duecourse.errors import StoreUnavailable
 
@@ -20,8 +23,18 @@ Client: TypeAlias = redis.Redis | RedisCluster
 
 CLUSTER = {"redis-cluster": "redis", "rediss-cluster": "rediss"}
 SENTINEL = "redis+sentinel"
+ANSWER_S = 3.0
+"""Time that a caller waits for an answer; a script's request is valid for so long (server_time.py)."""
 ONCE = Retry(NoBackoff(), 0)
 """No command is sent again by the client itself: scripts.py decides which may be."""
+
+
+ASK_S = 1.0
+"""Time between two questions to the Sentinels about where the primary is."""
+LONGEST_ASK_S = 30.0
+"""The longest, while they do not answer: who asks waits for that."""
+SENTINEL_S = 1.0
+"""Time that a Sentinel has for an answer before another one is asked."""
 
 
 def open_client(url: str, login: Login | None = None, **timeouts: float) -> Client:
@@ -41,7 +54,7 @@ def open_client(url: str, login: Login | None = None, **timeouts: float) -> Clie
     if login:
         options["credential_provider"] = login
     if scheme in CLUSTER:
-        return _cluster(url, options | ({"connection_pool_class": RenewingPool} if login else {}))
+        return _cluster(url, options | {"connection_pool_class": RenewingPool if login else NodePool})
     return _renewing(redis.Redis.from_pool(QuickPool.from_url(url, retry=ONCE, **options)), login)
 
 
@@ -53,12 +66,18 @@ def _renewing(client: redis.Redis, login: Login | None) -> redis.Redis:
 
 
 def connect(url: str, login: Login | None = None) -> Client:
-    """A client that gives up after 3 s, and never repeats a command by itself: a claim is not repeatable.
+    """A client that gives up after ANSWER_S, and never repeats a command by itself: a claim is not repeatable.
 
     With the repeats of `Scripts.call`, an absent server is known within 10 s: less than any function's timeout.
     Raises StoreUnavailable if no node of a cluster answers.
     """
-    return open_client(url, login, socket_timeout=3, socket_connect_timeout=2)
+    return open_client(url, login, socket_timeout=ANSWER_S, socket_connect_timeout=2)
+
+
+def check_place(pool: Any, connection: Any) -> None:
+    """Return if a connection that listens leads to the primary, as far as Sentinels know. Raises as redis-py."""
+    if isinstance(pool, ServicePool):
+        pool.check(connection)
 
 
 def is_cluster(url: str) -> bool:
@@ -72,6 +91,15 @@ def node_of(client: Client, key: str) -> redis.Redis:
         return client
     cluster: Any = client
     return cast(redis.Redis, cluster.get_redis_connection(cluster.get_node_from_key(key)))
+
+
+def name_of_node(client: Client, key: str) -> str:
+    """Name of a cluster's node that `key` is on, as far as this client knows; "nobody" where no node has its slot."""
+    cluster: Any = client
+    try:
+        return str(cluster.get_node_from_key(key).name)
+    except RedisClusterException:
+        return "nobody"
 
 
 def primaries_of(client: Client) -> dict[str, redis.Redis]:
@@ -102,6 +130,25 @@ def learn(client: Client) -> None:
         client.nodes_manager.initialize()
 
 
+class AnyNodeCluster(RedisCluster):
+    """A cluster's client that opens while some of the nodes do not answer."""
+
+    def command(self, **kwargs: Any) -> Any:
+        """The commands that a node knows, as redis-py wants them when it opens.
+
+        It would ask the node of the lowest slot alone, and fail where that one is away.
+        """
+        cluster: Any = self
+        nodes = random.sample(primaries := cluster.get_primaries(), len(primaries))
+        for place, node in enumerate(nodes, start=1):
+            try:
+                return cluster.get_redis_connection(node).command(**kwargs)
+            except (redis.ConnectionError, redis.TimeoutError):
+                if place == len(nodes):
+                    raise
+        raise RedisClusterException("the cluster has no primaries")
+
+
 def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
     given = split(url)
     (host, port), *others = nodes_of(url, REDIS_PORT)
@@ -110,7 +157,7 @@ def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
     nodes = [ClusterNode(*other) for other in others]  # type: ignore[no-untyped-call]
     try:
         # Slots whose primary has gone are still somebody's: the others' shards go on meanwhile.
-        return RedisCluster.from_url(
+        return AnyNodeCluster.from_url(
             first, startup_nodes=nodes, retry=ONCE, require_full_coverage=False, reinitialize_steps=1, **options
         )
     except (redis.RedisError, RedisClusterException) as error:
@@ -118,7 +165,39 @@ def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
 
 
 class ServicePool(SentinelConnectionPool):
-    """Connections to a service's primary, and to the sentinels that know which server that is."""
+    """Connections to a service's primary, and to the sentinels that know which server that is.
+
+    They are asked once a second while connections are used: a former primary that stood still takes itself for the
+    primary when it wakes, and a connection to it would be as good as before.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
+        self._ask_at = time.monotonic() + ASK_S
+        self._failures = 0
+
+    def get_connection(self, *command: Any, **options: Any) -> Any:
+        """A connection to the server that is the primary by now."""
+        self.look()
+        return super().get_connection(*command, **options)
+
+    def look(self) -> None:
+        """Ask where the primary is, if that is due; connections to another server that are not in use are closed."""
+        if time.monotonic() < self._ask_at:
+            return
+        self._ask_at = time.monotonic() + ASK_S
+        try:
+            self.get_master_address()  # type: ignore[no-untyped-call]
+            self._failures = 0
+        except (redis.ConnectionError, redis.TimeoutError):  # the primary may be there all the same
+            self._failures += 1
+            self._ask_at = time.monotonic() + min(ASK_S * 2**self._failures, LONGEST_ASK_S)
+
+    def check(self, connection: Any) -> None:
+        """Return if a connection that is in use leads to the primary. Raises redis.ConnectionError."""
+        self.look()
+        if self.master_address and (connection.host, connection.port) != self.master_address:
+            raise redis.ConnectionError("the Sentinels name another primary by now")
 
     def disconnect(self, inuse_connections: bool = True) -> None:
         """Close the connections, the sentinels' too."""
@@ -135,7 +214,8 @@ def _sentinel(url: str, login: Login | None, options: dict[str, Any]) -> redis.R
     if login:
         names = {"credential_provider": login}
     sentinels = nodes_of(url, SENTINEL_PORT)
-    manager = Sentinel(sentinels, sentinel_kwargs={"retry": ONCE, **options}, retry=ONCE, **options)  # type: ignore[no-untyped-call]
+    quick = {"socket_timeout": SENTINEL_S, "socket_connect_timeout": SENTINEL_S}
+    manager = Sentinel(sentinels, sentinel_kwargs={"retry": ONCE, **options, **quick}, retry=ONCE, **options)  # type: ignore[no-untyped-call]
     primary = manager.master_for(  # type: ignore[no-untyped-call]
         unquote(service), connection_pool_class=ServicePool, db=int(db or 0), **names
     )

@@ -19,4 +19,4 @@ class RedisInFlight:
 
     def dismiss(self, tenant: str, entry: str) -> None:
         """See InFlight."""
-        self._scripts.evaluate("dismiss", (1, (self._key, tenant, entry)))
+        self._scripts.evaluate("dismiss", (1, (self._key, self._scripts.clock(), tenant, entry)))

@@ -86,6 +86,11 @@ def makers_key(namespace: str) -> str:
     return f"{namespace}:{{{shards_key(namespace)}}}:makers"
 
 
+def made_key(namespace: str) -> str:
+    """The sorted set of the same queues by the tenants that made them: on one node with the set of all shards."""
+    return f"{namespace}:{{{shards_key(namespace)}}}:made"
+
+
 def seals_key(namespace: str) -> str:
     """The hash of data keys that seal credentials, wrapped: `current` is the id of one, the others are by their ids."""
     return f"{namespace}:{{{shards_key(namespace)}}}:seals"

@@ -16,7 +16,8 @@ has a length of its own comes after all lengths, so that one look at a fixed pla
 A claim, and a settle that is done, write most of all, and a long string is the dearest thing that a script makes. So
 they leave a record as it is, and add what happened behind it. Any other change of such a record folds that into it.
 
-    begun  BEGUN with "L": behind a record that is scheduled, a lease
+    begun  BEGUN with "L": behind a record that is scheduled, a lease; AHEAD is added to its trigger where it was
+           claimed ahead, and its run is not known to have begun
     handed target, its length 1, then BEGUN with "V": a lease of delivery, which its target has yet to begin
     worked the delivery's TOKEN, then BEGUN with "W": the lease that its target began
     over   result, then OVER with "D": behind "L" or "W", its end
@@ -100,6 +101,9 @@ CHANGE = Part(due_before=6, due=6)
 BODY = Part(number=6, size=4)
 """Reference to a payload apart from its record: the number in its field's name, and its size."""
 
+AHEAD = 128
+"""Added to the trigger of a lease that was claimed ahead: its run is not known to have begun."""
+
 INSIDE = 1024
 """The largest payload, in bytes, that stays inside its record."""
 
@@ -142,6 +146,7 @@ def constants() -> dict[str, str]:
         "RUN_FENCE": RUN.at("fence") + 1,
         "ENTRY_TIMES": ENTRY.at("times"),
         "ENTRY_LENGTH": ENTRY.at("length"),
+        "DUE_AT": FRONT.at("due") + 1,
         "SMALLEST": FRONT.size + REST.size + 1,
     }
     numbers |= {name: ord(letter) for name, letter in LETTERS.items()}

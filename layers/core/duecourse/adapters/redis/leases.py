@@ -1,11 +1,17 @@
 """Verbs of workers (ports.leases)."""
 
 import secrets
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
+
+import redis
 
 from duecourse.adapters.redis import arguments
 from duecourse.adapters.redis.answers import SETTLED, ClaimAnswer, begun, claimed, readable
+from duecourse.adapters.redis.arguments import Argument
+from duecourse.adapters.redis.lost_claims import LATEST_S, LostClaim, LostClaims
 from duecourse.adapters.redis.record import stored_id
 from duecourse.adapters.redis.schedules import RedisSchedules
 from duecourse.adapters.redis.verbs import in_steps
@@ -13,8 +19,9 @@ from duecourse.domain.history import Trigger
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.schedule import TENANT
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
+from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.leases import MAX_CLAIM, NO_DELIVERIES, Begun, Claim, Deliveries, Lease, Settled
-from duecourse.ports.ledger import check_count
+from duecourse.ports.ledger import Away, check_count
 
 SCHEDULES = TENANT.encode()
 """Name that a claim answers where schedules are due whose keys it was not given."""
@@ -22,6 +29,10 @@ SCHEDULES = TENANT.encode()
 
 class RedisLeases(RedisSchedules):
     """Tasks, for their workers, who fire what schedules they find due."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.lost_claims = LostClaims()
 
     def claim(
         self,
@@ -33,16 +44,26 @@ class RedisLeases(RedisSchedules):
         trigger: Trigger = Trigger.TAKE,
         deliveries: Deliveries = NO_DELIVERIES,
         kinds: Collection[str] = (),
+        at_once: int = MAX_CLAIM,
     ) -> Claim:
-        """See LeaseStore. Leases whose reply is lost lapse; the claim is not sent again."""
+        """See LeaseStore. Where a reply is lost, the claim's leases are looked for, at once and in the next claims."""
         check_count(limit, MAX_CLAIM, least=1)
+        found = self._regain(shard, deliveries)
+        if found.tasks:
+            return found
         claim, size, most = Claim(), 0, limit
-        terms = (arguments.trigger(trigger), *arguments.deliveries(deliveries), *arguments.kinds(kinds))
+        terms = (*arguments.deliveries(deliveries), *arguments.kinds(kinds))
+        lengths = tuple(dict.fromkeys([lease_ms, *(delivery.lease_ms for delivery in deliveries.values())]))
         while True:
-            bounds = (most, lease_ms, max_bytes, size, secrets.token_bytes(8 * most))
-            answer = self._verbs.run("claim", shard, self._verbs.met(shard), (*self._ending, *bounds, *terms))
+            lost = LostClaim(secrets.token_bytes(8 * most), time.monotonic(), lengths)
+            begin = (arguments.trigger(trigger), max(0, at_once - len(claim.tasks)))
+            bounds: tuple[Argument, ...] = (most, lease_ms, max_bytes, size, lost.nonces, *begin)
+            try:
+                answer = self._verbs.run("claim", shard, self._verbs.met(shard), (*self._ending, *bounds, *terms))
+            except (StoreUnavailable, StoreMisused) as error:
+                return self._saved(claim, shard, lost, deliveries, error)
             got = ClaimAnswer(*answer)
-            claim = claimed(claim, got, shard.queue, deliveries)
+            claim = claimed(claim, got, shard.queue, deliveries, at_once)
             self._verbs.meet(shard, got.want + got.following)
             size += got.size
             goes_on = size < max_bytes and any(tenant != SCHEDULES for tenant in got.want)
@@ -53,8 +74,41 @@ class RedisLeases(RedisSchedules):
             self._record.meet(shard)  # no ring and no tick would find the others of a queue whose record is lost
         return replace(claim, schedules=self._due(shard, got.schedules)) if got.schedules else claim
 
+    def _saved(self, claim: Claim, shard: Shard, lost: LostClaim, deliveries: Deliveries, error: Away) -> Claim:
+        """Leases of a claim whose newest script failed: of those before it, or its own; the error where it has none."""
+        if isinstance(error, StoreUnavailable):
+            self.lost_claims.add(shard, [lost])
+        if claim.tasks:
+            return claim
+        # A server that does not answer a claim in time does not answer this either: the next claim looks.
+        is_silent = isinstance(error.__cause__, redis.TimeoutError)
+        found = Claim() if is_silent or isinstance(error, StoreMisused) else self._regain(shard, deliveries)
+        if not found.tasks:
+            raise error
+        return found
+
+    def _regain(self, shard: Shard, deliveries: Deliveries) -> Claim:
+        """Leases of claims whose reply was lost, as a claim that nothing of is known to have begun."""
+        lost = self.lost_claims.take(shard)
+        if not lost:
+            return Claim()
+        asked_at = time.monotonic()
+        lengths = dict.fromkeys(length for claim in lost for length in claim.lease_ms)
+        age_ms = int((asked_at - min(claim.sent_at for claim in lost)) * 1_000)
+        every: tuple[Argument, ...] = (b"".join(claim.nonces for claim in lost), age_ms, *lengths)
+        try:
+            found = claimed(Claim(), ClaimAnswer(*self._verbs.run("regain", shard, (), every)), shard.queue, deliveries)
+        except (StoreUnavailable, StoreMisused):
+            self.lost_claims.add(shard, lost)
+            raise
+        nonces = [bytes.fromhex(task.token)[-8:] for task in found.tasks]
+        unseen = [claim for claim in lost if not any(nonce in claim.nonces for nonce in nonces)]
+        # One that is still on its way may be done after this look.
+        self.lost_claims.add(shard, [claim for claim in unseen if asked_at - claim.sent_at < LATEST_S])
+        return found
+
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:
-        """See LeaseStore. A lease whose reply is lost lapses; the verb is not sent again."""
+        """See LeaseStore."""
         shard, sid = self._sharding.of(queue, id, group), stored_id(tenant, id)
         while True:
             tenants = dict.fromkeys([tenant, *self._verbs.met(shard)])
@@ -79,14 +133,16 @@ class RedisLeases(RedisSchedules):
         pieces = arguments.pieces(settlements, arguments.result_weight)
         return [one for piece in pieces for one in in_steps(piece, step)]
 
-    def begin(self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes]) -> list[Begun]:
+    def begin(
+        self, shard: Shard, deliveries: Sequence[Lease], lease_ms: int, nonces: Sequence[bytes], each: int = 0
+    ) -> list[Begun]:
         """See LeaseStore."""
         check_count(len(deliveries), MAX_CLAIM)
 
         def step(some: Sequence[tuple[Lease, bytes]]) -> list[Begun]:
             tenants = arguments.tenants_of(delivery for delivery, _ in some)
-            parts = (part for delivery, nonce in some for part in (*arguments.lease(delivery), nonce))
-            return begun(self._verbs.run("work", shard, tenants, (*self._ending, lease_ms, *parts)))
+            every = (*self._ending, lease_ms, each, *arguments.beginnings(some))
+            return begun(self._verbs.run("work", shard, tenants, every))
 
         return in_steps(list(zip(deliveries, nonces, strict=True)), step)
 

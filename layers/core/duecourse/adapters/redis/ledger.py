@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from duecourse.adapters.redis.adds import Adds
 from duecourse.adapters.redis.arguments import Argument, ending
-from duecourse.adapters.redis.connect import Client, node_of
-from duecourse.adapters.redis.keys import Keys, hung_at, shards_key
+from duecourse.adapters.redis.connect import Client, name_of_node, node_of, primaries_of
+from duecourse.adapters.redis.keys import Keys, hung_at, keys_of, shards_key
 from duecourse.adapters.redis.lines import execute
 from duecourse.adapters.redis.queue_settings import FIELDS, settings_of
 from duecourse.adapters.redis.record import UNREADABLE, body_field, lease_end, stored_id, unpack
@@ -16,7 +16,7 @@ from duecourse.domain.queues import Stats, share
 from duecourse.domain.schedule import TENANT as SCHEDULES
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import DEFAULT_TENANT, Shard, Task
-from duecourse.errors import TaskDamaged
+from duecourse.errors import StoreUnavailable, TaskDamaged
 from duecourse.ports.clock import Clock
 from duecourse.ports.ledger import Away
 
@@ -59,8 +59,23 @@ class RedisLedger:
         self._client.close()
 
     def ping(self) -> None:
-        """See Ledger; of a cluster, the node with the record of shards answers."""
-        self._scripts.call(lambda: node_of(self._client, shards_key(self._namespace)).ping())
+        """See Ledger; of a cluster, any primary answers."""
+        if not self._scripts.in_cluster:
+            self._scripts.call(self._client.ping)
+            return
+        away: StoreUnavailable | None = None
+        for node in primaries_of(self._client).values():
+            try:
+                self._scripts.call(node.ping, again=False)
+            except StoreUnavailable as error:
+                away = error
+            else:
+                return
+        raise away or StoreUnavailable("The cluster has no primaries")
+
+    def server_of(self, shard: Shard) -> str:
+        """See Ledger."""
+        return name_of_node(self._client, keys_of(self._namespace, shard).tasks) if self._scripts.in_cluster else ""
 
     def now(self) -> int:
         """See Ledger."""

@@ -4,10 +4,11 @@ import logging
 from functools import cache
 from typing import Any
 
-from redis.connection import ConnectionPool, parse_url
+from redis.connection import parse_url
 from redis.credentials import CredentialProvider
 from redis.exceptions import AuthenticationError
 
+from duecourse.adapters.redis.nodes import NodePool
 from duecourse.domain.address import split
 from duecourse.ports.secret import Secret
 
@@ -78,7 +79,7 @@ def renewing(connection_class: type) -> type:
     return type(f"Renewing{connection_class.__name__}", (Renewing, connection_class), {})
 
 
-class RenewingPool(ConnectionPool):
+class RenewingPool(NodePool):
     """A pool of such connections, for a cluster's nodes: their class comes with each URL."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

@@ -1,21 +1,69 @@
 """Verbs of operators on queues (ports.queues)."""
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from duecourse.adapters.redis import bulk
+from duecourse.adapters.redis.arguments import Argument
 from duecourse.adapters.redis.ledger import RedisLedger
 from duecourse.adapters.redis.queue_settings import FIELDS, as_fields, settings_of
 from duecourse.adapters.redis.scripts import Request
-from duecourse.adapters.redis.verbs import Question
+from duecourse.adapters.redis.verbs import Question, Verbs
 from duecourse.domain.bulk import Bulk, BulkResult, Reached
 from duecourse.domain.dead import Deaths, DeathsFound
 from duecourse.domain.lateness import SLOT_MS, SLOTS
 from duecourse.domain.queues import QueueChanges, QueueSettings, Stats, changed, check_split, share
 from duecourse.domain.task import DEFAULT_TENANT, Shard
-from duecourse.ports.ledger import Away
+from duecourse.ports.ledger import Away, answered
 from duecourse.ports.queues import LOOKED_AT
+
+log = logging.getLogger("duecourse.queues")
+
+RECORD = (*FIELDS, "defaulted", "revision")
+"""Fields of the record of a queue's settings: those of its first shard's meta."""
+NEWER = ">"
+"""Mark in place of the version that a shard must have: any that is older than the record."""
+
+
+def lagging(verbs: Verbs, revisions: Mapping[Shard, str]) -> dict[Shard, str]:
+    """The shards that have another version of their queue's settings than its record, of these with their versions."""
+    others = {shard: revision for shard, revision in revisions.items() if shard.number}
+    reads = [("HGET", verbs.keys(Shard(shard.queue)).meta, "revision") for shard in others]
+    records = verbs.scripts.read(*reads) if reads else []
+    # A record without a version is lost, or of a time when no shard had one: it is not carried on.
+    return {
+        shard: revision
+        for (shard, revision), record in zip(others.items(), records, strict=True)
+        if record and record.decode() != revision
+    }
+
+
+def carry(verbs: Verbs, shards: Mapping[Shard, str]) -> list[Away | None]:
+    """Give shards the record of their queue's settings; answers why each does not have it, None where it does.
+
+    Each shard is given with the version that it must have, or NEWER where it takes a newer one alone.
+    """
+    records: dict[str, list[Argument]] = {}
+
+    def give(shard: Shard) -> None:
+        if shard.queue not in records:
+            [found] = verbs.scripts.read(("HMGET", verbs.keys(Shard(shard.queue)).meta, *RECORD))
+            records[shard.queue] = [
+                part for pair in zip(RECORD, found, strict=True) for part in (pair[0], pair[1] or b"")
+            ]
+        _set(verbs, shard, ("r", shards[shard], *records[shard.queue]))
+
+    answers = [answered(partial(give, shard)) for shard in shards]
+    return [answer if isinstance(answer, Away) else None for answer in answers]
+
+
+def _set(verbs: Verbs, shard: Shard, arguments: Sequence[Argument]) -> None:
+    """Set one shard, and make the further steps of that; if they are cut off, sweeps make them."""
+    while verbs.run("configure", shard, [DEFAULT_TENANT], arguments)[2]:
+        arguments = ("w",)
 
 
 class RedisQueues(RedisLedger):
@@ -33,7 +81,11 @@ class RedisQueues(RedisLedger):
         for shard in shards:
             self._record.check(queue)
             self._record.register(shard, tenant)
-            self._verbs.run("configure", shard, [DEFAULT_TENANT], (int(default), *arguments))
+        _set(self._verbs, shards[0], (int(default), *arguments))
+        for shard, left in zip(shards[1:], carry(self._verbs, dict.fromkeys(shards[1:], NEWER)), strict=True):
+            if left:
+                log.warning("%s has the new settings of its queue once a tick has swept it: %s", shard, left)
+        for shard in shards:
             self._record.register(shard)  # again, for a sweep may have been forgetting it until now
 
     def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:

@@ -38,7 +38,7 @@ LETTER_SCHEDULED, LETTER_BEGUN, LETTER_HANDED, LETTER_WORKED, LETTER_OVER, LETTE
 )
 BEHIND = frozenset({LETTER_BEGUN, LETTER_HANDED, LETTER_WORKED})
 """Letters at the end of a lease behind a record."""
-ENDING_CODES = {ending: ord({"FAILED": "F", **layout.OUTCOMES}[ending.name]) for ending in Ending}
+ENDING_CODES = {ending: ord(layout.OUTCOMES[ending.name]) for ending in Ending}
 """Letters of endings in `last`, and in the arguments of settle.lua."""
 NO_TOKEN = bytes(layout.TOKEN.size)
 """Token of a task that was never leased; and, for no fence is 0, of no lease."""
@@ -142,7 +142,7 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: b
         token.hex() if token != NO_TOKEN else "", claimed_high << 32 | claimed, log, lease_expires_at,
         data[HEAD.size : by_end].decode(errors="replace") if by_size else "",
         data[group_end:notify_end].decode() if notify_size else "",
-        TRIGGERS.get(trigger), forgotten, target, delivery, None,
+        TRIGGERS.get(trigger % layout.AHEAD), forgotten, target, delivery, None,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NoReturn
 
 from duecourse.adapters.redis.arguments import Argument, tenants_of
-from duecourse.adapters.redis.connect import Client, node_of
+from duecourse.adapters.redis.connect import Client
 from duecourse.adapters.redis.keys import keys_of, leaving_key, ledger_key, on_record, shards_key
 from duecourse.adapters.redis.queue_settings import FIELDS, as_fields, settings_of
 from duecourse.adapters.redis.scan import Item, Scan
@@ -151,7 +151,11 @@ class Reshard:
     def _reopen(self, shard: Shard, count: int, recorded: str) -> None:
         """Open a shard; the meta of one beyond the count stays, so that callers with the old count are rejected."""
         settings = replace(self._settings(), paused=self._paused and shard.number < count)
-        more = {"layout": self._version(shard), "default_quotas": self._meta(Shard(self.queue), "default_quotas")}
+        more = {
+            "layout": self._version(shard),
+            "default_quotas": self._meta(Shard(self.queue), "default_quotas"),
+            "revision": self._meta(Shard(self.queue), "revision"),
+        }
         fields = [part for pair in (as_fields(settings) | more).items() for part in pair]
         self._run("reopen", shard, (), (count, self._fence, self._claimed_at, *fields), recorded)
 
@@ -215,18 +219,11 @@ class Reshard:
         return (sharding or self._future).of(self.queue, item.task.id, item.task.group)
 
     def _put_on_record(self) -> None:
-        key = shards_key(self.namespace)
-
-        def send() -> None:
-            old = self._on_record()
-            with node_of(self.client, key).pipeline(transaction=True) as pipe:
-                if old:
-                    pipe.srem(key, *(f"{shard}/{count}" for shard, count in old))
-                pipe.delete(leaving_key(self.namespace))  # a process that is forgetting a shard gives up
-                pipe.sadd(key, *(f"{shard}/{self.to}" for shard in self._future.every(self.queue)))
-                pipe.execute()
-
-        self._scripts.call(send)
+        old = [f"{shard}/{count}" for shard, count in self._on_record()]
+        new = [f"{shard}/{self.to}" for shard in self._future.every(self.queue)]
+        keys = (shards_key(self.namespace), leaving_key(self.namespace), ledger_key(self.namespace))
+        words: tuple[Argument, ...] = (self._scripts.clock(), self.queue, self.to, len(old), *old, *new)
+        self._scripts.evaluate("recount", (len(keys), (*keys, *words)))
 
     def _on_record(self) -> list[tuple[Shard, int]]:
         members = on_record(self._scripts.command("SMEMBERS", shards_key(self.namespace)))

@@ -90,7 +90,8 @@ def unpack_schedule(task: Task) -> Kept:
             by=task.by,
             **_policies(definition),
         )
-        return Kept(schedule, _progress(task.state_json, task.due_at), task.generation, task.created_at)
+        progress = _progress(task.state_json, task.due_at)
+        return Kept(schedule, progress, task.generation, task.created_at, refused=task.attempt - 1)
     except (ValueError, LookupError, TypeError) as error:
         raise TaskDamaged(f"the record of {task.id} cannot be read: {error}") from error
 

@@ -1,5 +1,6 @@
 """Verbs on schedules (ports.schedules)."""
 
+import itertools
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from duecourse.adapters.redis.schedule_record import (
 from duecourse.adapters.redis.verbs import in_steps
 from duecourse.domain.batches import cut, pieces
 from duecourse.domain.pages import PAGE_BYTES, Wanted, size_of
-from duecourse.domain.schedule import TENANT, Firing, Kept, Progress, Schedule
+from duecourse.domain.schedule import TENANT, Firing, Kept, Progress, Purge, Purged, Schedule
 from duecourse.domain.task import DEFAULT_TENANT, MARK, Shard
 from duecourse.errors import BeyondQuota, LedgerTooOld, QuotaExceeded, StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.ports.ledger import check_count
@@ -32,8 +33,12 @@ from duecourse.ports.tasks import BEYOND, QUOTAS
 log = logging.getLogger("duecourse.store")
 
 PUT = {1: Put.CREATED, 2: Put.CHANGED, 3: Put.KEPT, -1: Put.ABSENT, -2: Put.CONFLICT}
+LOOKS = 4
+"""Maximum number of steps of a search for names like a wrong one."""
 PAGE = 500
 """Schedules that are read at a time."""
+LOOKED_AT = 10_000
+"""Most schedules that one purge looks at: one that chooses few of them by kind is asked for again."""
 AT_ONCE = 20
 """Number of schedules of a page that are read at a time: each may have a payload of 256 KiB."""
 TOO_OLD, DAMAGED = -5, -6
@@ -87,7 +92,8 @@ class RedisSchedules(RedisLedger):
 
     def schedule_ids(self, queue: str, tenant: str = DEFAULT_TENANT) -> list[str]:
         """See ScheduleStore."""
-        return list(self._shards_by_id(queue, tenant))
+        shards = self._sharding.every(queue)[:LOOKS]
+        return list(self._ids(tenant, {shard: self._names(shard, tenant, LOOKS // len(shards)) for shard in shards}))
 
     def _in_order(self, shards: Mapping[str, Shard], tenant: str) -> Iterator[Kept | None]:
         """Schedules by their ids and shards, read as they are asked for; None for one that cannot be read."""
@@ -100,21 +106,55 @@ class RedisSchedules(RedisLedger):
             yield from (found.get(prefix + id) for id in ids)
 
     def _shards_by_id(self, queue: str, tenant: str) -> dict[str, Shard]:
+        return self._ids(tenant, {shard: self._names(shard, tenant) for shard in self._sharding.every(queue)})
+
+    def _ids(self, tenant: str, names: Mapping[Shard, Sequence[str]]) -> dict[str, Shard]:
+        """Shards by the ids of their schedules, without backfills."""
         prefix = stored_schedule(tenant, "")
         return {
-            id: shard
-            for shard in self._sharding.every(queue)
-            for name in self._names(shard, tenant)
-            if MARK not in (id := name.removeprefix(prefix))
+            id: shard for shard, own in names.items() for name in own if MARK not in (id := name.removeprefix(prefix))
         }
 
     def drop_schedule(
         self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, generation: int | None = None
     ) -> bool:
         """See ScheduleStore."""
-        terms = (stored_schedule(tenant, id), tenant, "" if generation is None else generation)
-        _, _, dropped = self._verbs.run("unschedule", self._schedules_shard(queue, id), [TENANT, tenant], terms)
-        return bool(dropped)
+        return bool(self._drop(self._schedules_shard(queue, id), tenant, [(id, generation)]))
+
+    def purge_schedules(self, queue: str, asked: Purge, tenant: str = DEFAULT_TENANT) -> Purged:
+        """See BulkStore; all ids of the tenant are read, for the index is in the order of time."""
+        shards = self._shards_by_id(queue, tenant)
+        ids = sorted(id for id in shards if id > asked.after and id.startswith(asked.prefix))
+        count, looked = 0, 0
+        for some in pieces(ids[:LOOKED_AT], AT_ONCE):
+            chosen = self._of_kind({id: shards[id] for id in some}, tenant, asked.kind)[: asked.limit - count]
+            if not asked.dry_run:
+                for shard in dict.fromkeys(shards[id] for id, _ in chosen):
+                    count += self._drop(shard, tenant, [one for one in chosen if shards[one[0]] == shard])
+            else:
+                count += len(chosen)
+            if count >= asked.limit:
+                looked += some.index(chosen[-1][0]) + 1
+                break
+            looked += len(some)
+        return Purged(count, ids[looked - 1] if 0 < looked < len(ids) else "")
+
+    def _of_kind(self, shards: Mapping[str, Shard], tenant: str, kind: str) -> list[tuple[str, int | None]]:
+        """Ids of the schedules of a kind, each with the generation that was seen; of all for none, read or not."""
+        if not kind:
+            return [(id, None) for id in shards]
+        found = zip(shards, self._in_order(shards, tenant), strict=True)
+        return [(id, kept.generation) for id, kept in found if kept and kept.schedule.kind == kind]
+
+    def _drop(self, shard: Shard, tenant: str, ones: Sequence[tuple[str, int | None]]) -> int:
+        """Delete schedules of a shard by id, where each has the generation that is given; answers how many."""
+        every = [(stored_schedule(tenant, id), "" if at is None else at) for id, at in ones]
+
+        def step(some: Sequence[tuple[str, int | str]]) -> list[int]:
+            terms = (tenant, *(term for one in some for term in one))
+            return list(self._verbs.run("unschedule", shard, [TENANT, tenant], terms)[2])
+
+        return sum(in_steps(every, step))
 
     def coming_schedules(self) -> Iterator[Kept]:
         """See ScheduleStore."""
@@ -163,11 +203,13 @@ class RedisSchedules(RedisLedger):
         """The shard of a schedule's occurrences; a backfill's are those of the schedule before the mark in its id."""
         return self._sharding.of(queue, "", id.partition(MARK)[0])
 
-    def _names(self, shard: Shard, tenant: str) -> list[str]:
-        """Stored ids of a tenant's schedules in a shard, a bounded step at a time."""
+    def _names(self, shard: Shard, tenant: str, most: int | None = None) -> list[str]:
+        """Stored ids of a tenant's schedules in a shard, a bounded step at a time, and `most` steps at most."""
         found: dict[str, None] = {}
         place: Sequence[Any] = (0, "")
-        while place:
+        for _ in itertools.count() if most is None else range(most):
+            if not place:
+                break
             terms = (*walk_terms("due", place[0], place[1], Wanted()), tenant)
             _, place, names = self._verbs.run("schedules", shard, [TENANT], terms)
             found |= dict.fromkeys(name.decode() for name in names)

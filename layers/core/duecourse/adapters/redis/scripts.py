@@ -1,6 +1,7 @@
 """The verbs' scripts on a client: keys and arguments, repeats after a lost reply, and the meaning of Redis's errors."""
 
 import hashlib
+import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -10,28 +11,34 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import redis
 from redis import exceptions
 from redis.backoff import ExponentialBackoff
+from redis.cluster import RedisCluster
 from redis.retry import Retry
 
 from duecourse.adapters.redis import texts
 from duecourse.adapters.redis.arguments import Argument
-from duecourse.adapters.redis.connect import Client, drop_idle, learn, node_of
-from duecourse.adapters.redis.keys import Keys
+from duecourse.adapters.redis.connect import ANSWER_S, Client, drop_idle, learn, node_of
+from duecourse.adapters.redis.keys import FIXED, Keys
 from duecourse.adapters.redis.lines import execute, execute_ahead, is_plain
+from duecourse.adapters.redis.server_time import ServerTime, difference, monotonic
 from duecourse.errors import DuecourseError, StoreFull, StoreMisused, StoreUnavailable
 from duecourse.ports.clock import Clock
 
+log = logging.getLogger("duecourse.store")
+
 T = TypeVar("T")
 Request: TypeAlias = tuple[int, Sequence[Argument]]
-"""Everything that a script gets, keys first, and in front the number of its keys."""
+"""Everything that a script gets, keys first, and in front the number of its keys; behind them `Scripts.clock`, where it
+is not one of READS."""
 
 READS = frozenset({"coming", "outlook", "own", "page", "schedules", "show", "stats", "throttle"})
-"""Verbs that write nothing."""
-ONCE = frozenset({"bulk", "cancel", "claim", "replay", "take", "unschedule"})
-"""Verbs that are not sent again after a lost reply: run twice, they would lease or report something else."""
+"""Verbs that write nothing; any other gets the clock as its first argument, and is valid for a time."""
+ONCE = frozenset({"bulk", "cancel", "claim", "replay", "unschedule"})
+"""Verbs that are not sent again after a lost reply: run twice, they would lease or report something else. What a lost
+claim leased is found by its nonces (regain.lua)."""
 NOT_ALONE, UNREGISTERED, OVERRIDDEN, RESHARDED = -7, -8, -9, -10
 
-CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY) ")
-"""Code of an error that has no type of its own: inside a script, up to 6.2."""
+CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY|LATE) ")
+"""Code of an error that has no type of its own: inside a script, up to 6.2, and LATE, which is of values.lua."""
 UNKNOWN = re.compile(r"unknown command", re.IGNORECASE)
 """Answer of a server before 7.0 to EVALSHA_RO; the error has no type of its own."""
 ELSEWHERE = (exceptions.AskError, exceptions.TryAgainError)
@@ -40,8 +47,20 @@ REDIRECTS_S = (0.0, 0.05, 0.1, 0.2, 0.4)
 """Pauses before a command that was sent elsewhere is sent again."""
 IDLE_S = 5.0
 """Time without a command after which the pooled connections are dropped rather than trusted."""
+ANSWER_MS = ANSWER_S * 1000
+SCRIPT_MS = 10.0
+"""Longest time of a script: those that are sent together are valid for longer, for they wait for each other."""
+APART_S = 0.1
+"""Least that the wall's clock and the monotonic one differ by after this process was frozen, or a clock was set."""
 WAIT_MS = 1_000
 """Time that replicas have to take a write."""
+TOUCH = """
+if type(redis.pcall('HDEL', KEYS[1], '')) == 'number' then
+  redis.call('HSET', KEYS[1], '', '')
+  redis.call('HDEL', KEYS[1], '')
+end"""
+"""Script that writes to a hash and leaves it as it was. It begins with a HDEL: so it runs where memory is short."""
+META = FIXED.index("meta")
 
 AWAY = (redis.ConnectionError, redis.TimeoutError, exceptions.RedisClusterException)
 UNAVAILABLE = (*AWAY, *ELSEWHERE, exceptions.ReadOnlyError, exceptions.ClusterError)
@@ -99,14 +118,18 @@ class Scripts:
         self.client = client
         self.travel = travel
         self._used_at = time.time()
+        self._steady = self._used_at - time.monotonic()
+        self._times: dict[str, ServerTime] = {}
+        """The time of each server that scripts were sent to, by its name; "" where it is no cluster's."""
         self.outages = 0
         """Number of times a server did not answer, or was no primary any more: writes to it may be lost."""
         # redis-py would ask a cluster for the keys of such a call, at each call.
         self._reads_apart = isinstance(client, redis.Redis)
+        self.in_cluster = isinstance(client, RedisCluster)
 
     def clock(self) -> str:
-        """Time that a script is to take for the server's; "" for the server's own."""
-        return str(self.travel.now()) if self.travel else ""
+        """Time that a script is to take for the server's; "" for the server's own, with which it is sent."""
+        return f"={self.travel.now()}" if self.travel else ""
 
     def request(self, keys: Keys, tenants: Iterable[str], arguments: Sequence[Argument], shards: int | str) -> Request:
         """Everything that a verb's script gets on one shard, of a queue of so many shards."""
@@ -127,10 +150,10 @@ class Scripts:
         """
         if self.travel or not is_plain(self.client):
             return []
-        sha = load(name).sha
+        script = load(name)
 
         def send() -> list[T]:
-            commands = (("EVALSHA", sha, count, *every) for count, every in requests())
+            commands = (("EVALSHA", script.sha, *self._valid(script, request)) for request in requests())
             return [read(place, answer) for place, answer in enumerate(execute_ahead(self.client, commands))]
 
         return self.call(send)
@@ -138,8 +161,16 @@ class Scripts:
     def evaluate_on(self, node: redis.Redis, name: str, requests: Collection[Request]) -> list[Any]:
         """Answers of one script to several requests to one server, sent together; errors of Redis among them."""
         script = load(name)
-        commands = [(self._how(script), script.sha, count, *every) for count, every in requests]
-        return self.call(partial(_send_together, node, commands, raise_on_error=False))
+
+        def send() -> list[Any]:
+            every = (self._valid(script, request, ANSWER_MS + SCRIPT_MS * len(requests)) for request in requests)
+            commands = [(self._how(script), script.sha, *one) for one in every]
+            return _send_together(node, commands, raise_on_error=False)
+
+        answers = self.call(send)
+        if any(map(is_late, answers)):
+            self._times.clear()
+        return answers
 
     def command(self, *words: Argument) -> Any:
         """Answer to one command, sent again after a lost reply."""
@@ -158,6 +189,9 @@ class Scripts:
         used_at, self._used_at = self._used_at, time.time()
         if abs(self._used_at - used_at) > IDLE_S:
             drop_idle(self.client)
+            steady, self._steady = self._steady, self._used_at - time.monotonic()
+            if abs(self._steady - steady) > APART_S:
+                self._times.clear()
         try:
             try:
                 return command()
@@ -182,17 +216,54 @@ class Scripts:
         try:
             return self._run(how, script, request, replicas)
         except redis.ResponseError as error:
+            if is_late(error):
+                # Nothing was changed: a clock was set, or stood still. Once more, by the time that it is now.
+                self._times.clear()
+                return self._run(how, script, request, replicas)
             if how == "EVALSHA" or not (isinstance(error, exceptions.NoPermissionError) or UNKNOWN.match(str(error))):
                 raise
             self._reads_apart = False
             return self._send(script, request, replicas)
 
     def _run(self, how: str, script: Script, request: Request, replicas: int) -> Any:
-        count, every = request
+        if script.reads or self.travel:
+            return self._evaluate_once(how, script, (request[0], *request[1]), replicas)
+        server, sent = self._time_at(request), monotonic()
+        answer = self._evaluate_once(how, script, _with_clock(request, server.until(ANSWER_MS)), replicas)
+        server.hear(sent, answer)
+        return answer
+
+    def _evaluate_once(self, how: str, script: Script, every: Sequence[Argument], replicas: int) -> Any:
         try:
-            return self._evaluate((how, script.sha, count, *every), replicas)
+            return self._evaluate((how, script.sha, *every), replicas)
         except exceptions.NoScriptError:
-            return self._evaluate((how.replace("SHA", ""), script.text, count, *every), replicas)
+            return self._evaluate((how.replace("SHA", ""), script.text, *every), replicas)
+
+    def _valid(self, script: Script, request: Request, for_ms: float = ANSWER_MS) -> Sequence[Argument]:
+        """A request with the time until which it is valid, where it may change anything by the server's clock."""
+        if script.reads or self.travel:
+            return (request[0], *request[1])
+        return _with_clock(request, self._time_at(request).until(for_ms))
+
+    def _time_at(self, request: Request) -> ServerTime:
+        """The time of the server that a request goes to; it is asked for it where that is not known."""
+        key = str(request[1][0])
+        client: Any = self.client
+        try:
+            name = "" if isinstance(client, redis.Redis) else str(client.get_node_from_key(key).name)
+            known = self._times.get(name)
+            if known and known.is_trusted():
+                return known
+            sent = monotonic()
+            seconds, micros = execute(node_of(client, key), "TIME")
+        except AWAY:
+            learn(client)  # as after a script: a repeat goes to the server that has taken over
+            raise
+        now = int(seconds) * 1000 + int(micros) / 1000
+        if differs := difference(now):
+            log.error("%s", differs)
+        self._times[name] = ServerTime(sent, now)
+        return self._times[name]
 
     def _evaluate(self, command: Sequence[Argument], replicas: int) -> Any:
         if not replicas:
@@ -213,13 +284,32 @@ class Scripts:
         node = node_of(self.client, str(command[3]))
         pipe = node.pipeline(transaction=False)  # WAIT speaks of its own connection's writes
         pipe.execute_command(*command)  # type: ignore[no-untyped-call]
+        # The script may have found done what it is for, by a call whose replicas did not have it: that wrote elsewhere.
+        pipe.eval(TOUCH, 1, _hash_of(command))
         pipe.wait(replicas, WAIT_MS)
-        answer, got = pipe.execute()
+        answer, _, got = pipe.execute()
         if int(got) < replicas:
             raise StoreUnavailable(
                 f"{got} of {replicas} replicas have the change: it may have been made, send it again"
             )
         return answer
+
+
+def is_late(answer: Any) -> bool:
+    """True for the answer of a script that came after its caller had given it up; it has changed nothing."""
+    return isinstance(answer, redis.ResponseError) and str(answer).startswith("LATE ")
+
+
+def _hash_of(command: Sequence[Argument]) -> str:
+    """A hash among a script's keys: a shard's `meta`, else the first. That of register is a set, which it writes."""
+    count, keys = int(command[2]), command[3:]
+    return str(keys[META if count > META else 0])
+
+
+def _with_clock(request: Request, clock: Argument) -> Sequence[Argument]:
+    """A request with another first argument."""
+    count, every = request
+    return (count, *every[:count], clock, *every[count + 1 :])
 
 
 def _send_together(client: Client, commands: Iterable[Sequence[Argument]], *, raise_on_error: bool = True) -> list[Any]:

@@ -39,7 +39,7 @@ class RedisSealKeys:
 
     def put(self, key: WrappedKey, instead_of: str) -> WrappedKey:
         """See SealKeys."""
-        arguments = (1, (self._key, key.id, key.wrapped, instead_of))
+        arguments = (1, (self._key, self._scripts.clock(), key.id, key.wrapped, instead_of))
         id, wrapped = self._scripts.evaluate("rekey", arguments, replicas=self._verbs.wait)
         return WrappedKey(id.decode(), wrapped)
 

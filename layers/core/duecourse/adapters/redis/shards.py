@@ -1,6 +1,8 @@
 """Record of the shards that exist, and the error where a queue has another number of them than the settings say."""
 
+import logging
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,6 +18,8 @@ from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Shard
 from duecourse.errors import QuotaExceeded, StoreMisused, StoreUnavailable
 from duecourse.ports.queues import FORGET_MS
 
+log = logging.getLogger("duecourse.store")
+
 KEPT_S = 60.0
 """Time for which a process takes for granted that a shard is on record: a failover may lose that."""
 GRACE_S = 5.0
@@ -28,6 +32,10 @@ STEP = 1_000
 """Number of keys that one step of the search for lost shards looks at, on each node."""
 SEARCH_S = 30.0
 """Least time between two steps of that search; less than a tick's minute."""
+
+
+AGAIN = 1_000
+"""Answer of register.lua where it has made a step through a record of an earlier version: it is to be asked again."""
 
 
 class ShardsOnRecord:
@@ -48,12 +56,22 @@ class ShardsOnRecord:
         self._seen: dict[Shard, tuple[float, int]] = {}
         self._met: dict[Shard, float] = {}
         self._read_at = -TRUSTED_S
+        self._members: list[tuple[Shard, int]] = []
         self._cursors: dict[str, int] = {}
         self._searched_at = -SEARCH_S
 
     def members(self) -> list[tuple[Shard, int]]:
-        """Every shard on record, with the number of its queue's shards, in order."""
-        return sorted(keys.on_record(self._scripts.command("SMEMBERS", self._key)))
+        """Every shard on record, with the number of its queue's shards, in order.
+
+        In a cluster those that were read last, while the record's node is away. Raises StoreUnavailable.
+        """
+        try:
+            self._members = sorted(keys.on_record(self._scripts.command("SMEMBERS", self._key)))
+        except StoreUnavailable:
+            if not (self._scripts.in_cluster and self._members):
+                raise
+            log.warning("the record of shards is away: the %d that it had last are looked at", len(self._members))
+        return self._members
 
     def check(self, queue: str) -> None:
         """Return if the queue has as many shards as the settings say; looked up once. Raises StoreMisused."""
@@ -61,7 +79,12 @@ class ShardsOnRecord:
             return
         is_other = bool(self._counts.get(queue, set()) - {self._sharding.count(queue)})
         if is_other or time.monotonic() - self._read_at > TRUSTED_S:
-            self._read()
+            try:
+                self._read()
+            except StoreUnavailable:
+                if not self._scripts.in_cluster:
+                    raise
+                return  # the record's node is away: the shard's own says the same, and rejects another number
         for count in self._counts.get(queue, ()):
             self._compare(queue, str(count))
         self._known.add(queue)
@@ -113,6 +136,12 @@ class ShardsOnRecord:
         if self._is_sure(shard) or self._met.get(shard, 0) > time.monotonic():
             return
         self._met[shard] = time.monotonic() + GRACE_S
+        if self._scripts.in_cluster:  # beside: the record's node may be another, and away
+            threading.Thread(target=self._restore, args=(shard,), name="record", daemon=True).start()
+        else:
+            self._restore(shard)
+
+    def _restore(self, shard: Shard) -> None:
         with suppress(StoreUnavailable, StoreMisused):
             if not self._is_there(shard):
                 self._register(shard, 0)
@@ -127,7 +156,9 @@ class ShardsOnRecord:
         mark = f"{member}#{secrets.token_hex(8)}"  # its own: another who forgets it at once may mark it again
         self._scripts.command("SADD", self._leaving, mark)
         if leave():
-            self._scripts.evaluate("unregister", (2, (self._key, self._leaving, member, mark)))
+            makers = keys.makers_key(self._namespace), keys.made_key(self._namespace)
+            sets = (self._key, self._leaving, *makers)
+            self._scripts.evaluate("unregister", (len(sets), (*sets, self._scripts.clock(), member, mark)))
         else:
             self._scripts.command("SREM", self._leaving, mark)
 
@@ -154,11 +185,22 @@ class ShardsOnRecord:
         return filter(None, (keys.shard_of_tasks_key(self._namespace, key.decode()) for key in found))
 
     def _register(self, shard: Shard, replicas: int, tenant: str = DEFAULT_TENANT) -> int:
-        sets = (self._key, self._leaving, keys.ledger_key(self._namespace), keys.makers_key(self._namespace))
-        every = (*sets, shard.queue, shard.number, self._sharding.count(shard.queue), int(bool(replicas)), NEWEST)
+        makers = keys.makers_key(self._namespace), keys.made_key(self._namespace)
+        sets = (self._key, self._leaving, keys.ledger_key(self._namespace), *makers)
+        every = (
+            *sets,
+            self._scripts.clock(),
+            shard.queue,
+            shard.number,
+            self._sharding.count(shard.queue),
+            int(bool(replicas)),
+            NEWEST,
+        )
         may_make_any = tenant == DEFAULT_TENANT or shard.queue in EVERYBODYS
         maker = (tenant, 0 if may_make_any else self.max_queues)
-        answer = int(self._scripts.evaluate("register", (len(sets), (*every, *maker)), replicas=replicas))
+        answer = AGAIN
+        while answer == AGAIN:
+            answer = int(self._scripts.evaluate("register", (len(sets), (*every, *maker)), replicas=replicas))
         if answer == 0:
             raise QuotaExceeded("tenant_max_queues", FORGET_MS)
         if answer > 0:

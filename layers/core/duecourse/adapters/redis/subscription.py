@@ -1,4 +1,4 @@
-"""Bells heard: a connection to each primary, and what one thread hears of all of them.
+"""Bells heard: a connection to one primary, for one thread.
 
 Key events are a node's own. Published messages reach every node of a cluster: a head counts on its bell's node, so that
 the heads of a bell keep their order.
@@ -7,22 +7,22 @@ the heads of a bell keep their order.
 import select
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis
 from redis.exceptions import RedisClusterException
 
+from duecourse.adapters.redis.connect import check_place
 from duecourse.adapters.redis.keys import CANARY, hung_at
 from duecourse.domain.watch import Watchlist
 from duecourse.errors import NotPrimary, StoreUnavailable
 from duecourse.ports.bells import Expiry, Sound, What
 
-if TYPE_CHECKING:
-    from duecourse.adapters.redis.bells import RedisBells
-
-CHANGED = "the cluster's primaries, or their slots, are others now"
+CONFIRMED = frozenset({b"subscribe", b"psubscribe"})
+MESSAGES = frozenset({b"message", b"pmessage"})
+"""Kinds of a server's replies on a connection that subscribes, which may come in any order."""
 
 
 @contextmanager
@@ -47,6 +47,7 @@ class Names:
     def __init__(self, namespace: str, db: int, watched: Watchlist) -> None:
         self.watched = watched
         self.every_head = f"{namespace}:{{*}}:head"
+        self.pattern = ("PSUBSCRIBE", self.every_head)
         self.events = {what: f"__keyevent@{db}__:{what}" for what in (What.EXPIRED, What.EVICTED)}
         self.events_heard = {name.encode(): what for what, name in self.events.items()}
         self._prefix = f"{namespace}:{{".encode()
@@ -59,22 +60,37 @@ class Names:
         return key == canary or not key.startswith(self._canaries)
 
 
-class Ear:
-    """One connection that listens to heads and, with `events`, to expiries and evictions of all keys."""
+class RedisSubscription:
+    """One connection that listens to heads and, with `events`, to expiries and evictions of all keys.
+
+    Of heads those count whose bells the server `has`: a message reaches every node of a cluster.
+    """
 
     def __init__(
-        self, pool: redis.ConnectionPool, names: Names, canary: str, heads: Sequence[str], *, events: bool
+        self,
+        pool: redis.ConnectionPool,
+        names: Names,
+        canary: str,
+        has: Callable[[str], bool],
+        heads: Sequence[str],
+        *,
+        events: bool,
     ) -> None:
         """Raises as redis-py: ResponseError where the server does not allow it."""
-        self.canary = canary
         self._pool = pool
         self._names = names
+        self._canary = canary
         self._own = canary.encode()
+        self._has = has
         self._heads = set(heads[1:])
+        self._kept: deque[Sequence[bytes]] = deque()
+        """Messages that came between confirmations: a busy server sends some as soon as it has the first channel."""
         self._quiet_at = time.monotonic()
+        self._poll = select.poll()
         self._connection: Any = pool.get_connection()
         try:
             self._confirm(*([["SUBSCRIBE", *names.events.values()]] if events else []), heads)
+            self._poll.register(self, select.POLLIN)
         except BaseException:
             self.close()
             raise
@@ -83,35 +99,50 @@ class Ear:
         """Subscribe, and wait for every confirmation: only later messages are sure to be heard."""
         for command in commands:
             self._connection.send_command(*command)
-        for _ in range(sum(len(command) - 1 for command in commands)):
-            self._connection.read_response(disable_decoding=True)
+        missing = sum(len(command) - 1 for command in commands)
+        while missing:
+            reply = self._connection.read_response(disable_decoding=True)
+            if reply[0] in CONFIRMED:
+                missing -= 1
+            else:
+                self._kept.append(reply)
 
     def fileno(self) -> int:
-        """The socket's descriptor, for a poll."""
+        """The socket's descriptor, for the poll."""
         return int(self._connection._sock.fileno())  # noqa: SLF001 - redis-py has no word for it
 
-    def hear(self, end: float) -> Sound | Expiry | None:
-        """The next sound that is here, read before `end` (time.monotonic()); other keys' events are passed over."""
-        while (asked_at := time.monotonic()) < end:
-            if not self._connection.can_read(timeout=0):
-                self._quiet_at = asked_at  # later messages came since: this process may have been frozen
-                return None
-            if heard := self._sound(self._connection.read_response(disable_decoding=True)):
+    def hear(self, timeout: float) -> Sound | Expiry | None:
+        """See Subscription; other keys' events, and heads of other primaries' bells, are passed over."""
+        end = time.monotonic() + timeout
+        while self._kept:
+            if heard := self._sound(self._kept.popleft()):
                 return heard
+        with translated():
+            check_place(self._pool, self._connection)
+            while (asked_at := time.monotonic()) < end:
+                if not self._connection.can_read(timeout=0):
+                    self._quiet_at = asked_at  # later messages came since: this process may have been frozen
+                    self._poll.poll((end - asked_at) * 1000)
+                elif heard := self._sound(self._connection.read_response(disable_decoding=True)):
+                    return heard
         return None
 
     def _sound(self, message: Sequence[bytes]) -> Sound | Expiry | None:
         """One message as a sound: an event's text is the key's name, a head's is the time, its channel the bell's."""
+        if message[0] not in MESSAGES:
+            return None
         channel, data = message[-2:]
         if what := self._names.events_heard.get(channel):
             if self._names.is_bell(data, self._own):
                 return Sound(what, data.decode(errors="replace"))
             watched = what is What.EXPIRED and self._names.watched.has(data)
             return Expiry(data, self._quiet_at) if watched else None
-        bell = channel[: -len(b"head")] + b"bell"
+        key = channel[: -len(b"head")] + b"bell"
         at = hung_at(data)
-        known = at is not None and self._names.is_bell(bell, self._own)
-        return Sound(What.HEAD, bell.decode(errors="replace"), at or 0) if known else None
+        if at is None or not self._names.is_bell(key, self._own):
+            return None
+        bell = key.decode(errors="replace")
+        return Sound(What.HEAD, bell, at) if bell == self._canary or self._has(bell) else None
 
     def covers(self, bells: Sequence[str]) -> bool:
         """True if the heads of all these bells can be heard."""
@@ -121,63 +152,3 @@ class Ear:
         """End the connection."""
         self._connection.disconnect()
         self._pool.release(self._connection)
-
-
-class RedisSubscription:
-    """An ear on each primary, by its name."""
-
-    def __init__(self, bells: "RedisBells", ears: Mapping[str, Ear]) -> None:
-        self._bells = bells
-        self._ears = ears
-        self._canaries = {name: ear.canary for name, ear in ears.items()}
-        self._heard: deque[Sound | Expiry] = deque()
-        self._went: set[str] = set()
-        self._proved: set[str] = set()
-        self._poll = select.poll()
-        for ear in ears.values():
-            self._poll.register(ear, select.POLLIN)
-
-    def hear(self, timeout: float) -> Sound | Expiry | None:
-        """The next sound of a bell on the primary that has it, of the canaries once all were heard, or an expiry."""
-        end = time.monotonic() + timeout
-        with translated():
-            while not self._heard and (left := end - time.monotonic()) > 0:
-                is_silent = True
-                for name, ear in self._ears.items():
-                    if sound := ear.hear(end):
-                        self._judge(name, sound)
-                        is_silent = False
-                if is_silent:
-                    self._poll.poll(left * 1000)
-        if self._bells.canaries != self._canaries:
-            raise StoreUnavailable(CHANGED)
-        return self._heard.popleft() if self._heard else None
-
-    def covers(self, bells: Sequence[str]) -> bool:
-        """See Subscription."""
-        return all(ear.covers(bells) for ear in self._ears.values())
-
-    def close(self) -> None:
-        """End all of them."""
-        for ear in self._ears.values():
-            ear.close()
-
-    def _judge(self, name: str, sound: Sound | Expiry) -> None:
-        if isinstance(sound, Expiry):
-            self._heard.append(sound)
-        elif sound.bell == self._canaries[name]:
-            self._on_canary(name, sound.what)
-        elif sound.what is not What.HEAD or self._bells.owner_of(sound.bell) == name:
-            self._heard.append(sound)  # a message reaches every node, and over several links in another order
-
-    def _on_canary(self, name: str, what: What) -> None:
-        """Report all canaries as one: it expired if all did, and its head comes with the last of theirs."""
-        if what is not What.HEAD:
-            self._went.add(name)
-            return
-        self._proved.add(name)
-        if len(self._proved) == len(self._canaries):
-            if len(self._went) == len(self._canaries):
-                self._heard.append(Sound(What.EXPIRED, self._bells.canary))
-            self._heard.append(Sound(What.HEAD, self._bells.canary))
-            self._proved, self._went = set(), set()

@@ -1,18 +1,21 @@
 """Upkeep that a tick does and the rounds that it notes (ports.upkeep)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from duecourse.adapters.redis import eviction
+from duecourse.adapters.redis import eviction, server_time
 from duecourse.adapters.redis.answers import SweepAnswer
 from duecourse.adapters.redis.connect import primaries_of
 from duecourse.adapters.redis.idempotency import RedisIdempotency
 from duecourse.adapters.redis.keys import rounds_key
 from duecourse.adapters.redis.ledger import RedisLedger
+from duecourse.adapters.redis.queues import carry, lagging
 from duecourse.adapters.redis.scripts import Request, Scripts
 from duecourse.adapters.redis.verbs import Question
 from duecourse.domain.task import Shard
+from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.ledger import Away
 from duecourse.ports.queues import FORGET_MS
 from duecourse.ports.upkeep import Outlook, Swept
@@ -48,8 +51,9 @@ class RedisUpkeep(RedisLedger):
 
     def warnings(self) -> list[str]:
         """See Upkeep: those of all primaries, each once."""
-        primaries = primaries_of(self._client).values()
-        found = [self._scripts.call(partial(eviction.warning, server)) for server in primaries]
+        checks = [eviction.warning] if self._scripts.travel else [eviction.warning, server_time.warning]
+        asked = [partial(check, server) for server in primaries_of(self._client).values() for check in checks]
+        found = [self._scripts.call(one) for one in asked]
         return [warning for warning in dict.fromkeys(found) if warning]
 
     def outlook_of(self, shards: Sequence[Shard]) -> list[Outlook | Away]:
@@ -67,13 +71,23 @@ class RedisUpkeep(RedisLedger):
 
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
         """See Store."""
-        return self._verbs.ask(self._sweep(retention_ms, dead_retention_ms), shard)
+        swept = self._verbs.ask(self._sweep(retention_ms, dead_retention_ms), shard)
+        self._carry_on({shard: swept})
+        return swept
 
     def sweep_all(
         self, shards: Sequence[Shard], *, retention_ms: int, dead_retention_ms: int | None = None
     ) -> list[Swept | Away]:
-        """See Upkeep: a round trip a node."""
-        return self._verbs.ask_all(self._sweep(retention_ms, dead_retention_ms), shards)
+        """See Upkeep: a round trip a node, and another where shards are not their queue's first."""
+        answers = self._verbs.ask_all(self._sweep(retention_ms, dead_retention_ms), shards)
+        self._carry_on(dict(zip(shards, answers, strict=True)))
+        return answers
+
+    def _carry_on(self, swept: Mapping[Shard, Swept | Away]) -> None:
+        """Give shards that lag the settings of their queue; the next sweep tries again."""
+        revisions = {shard: one.revision for shard, one in swept.items() if isinstance(one, Swept)}
+        with suppress(StoreUnavailable, StoreMisused):
+            carry(self._verbs, lagging(self._verbs, revisions))
 
     def _sweep(self, retention_ms: int, dead_retention_ms: int | None) -> Question[Swept]:
         quotas = () if self._quotas is None else (self._quotas,)
@@ -89,7 +103,9 @@ class RedisUpkeep(RedisLedger):
         self._verbs.meet(shard, got.want)
         if got.idle_ms >= FORGET_MS:
             self._record.forget(shard, partial(self._leave, shard))
-        return Swept(got.reclaimed, got.died, got.pruned, bool(got.more or got.want), got.bell_at, got.now)
+        return Swept(
+            got.reclaimed, got.died, got.pruned, bool(got.more or got.want), got.bell_at, got.now, got.revision.decode()
+        )
 
     def _leave(self, shard: Shard) -> bool:
         _, _, left = self._verbs.run("leave", shard, (), (FORGET_MS,))

@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 
-from duecourse.adapters.redis.connect import node_of
+from duecourse.adapters.redis.connect import check_place, node_of
 from duecourse.adapters.redis.keys import ended_channel, shards_key
 from duecourse.adapters.redis.ledger import RedisLedger
 from duecourse.adapters.redis.record import stored_id
@@ -77,6 +77,7 @@ class RedisEndings:
     def hear(self, timeout_s: float) -> Sequence[Waited]:
         """See Endings."""
         with translated():
+            check_place(self._pool, self._connection)
             self._read()
             if not self._heard:
                 ready = self._poll.poll(max(0.0, timeout_s) * 1000)
@@ -113,9 +114,9 @@ class RedisEndings:
             self._take(self._connection.read_response(disable_decoding=True))
 
     def _take(self, message: Any) -> None:
-        if isinstance(message, list) and message[0] == b"message":
+        if message[0] == b"message":
             self._heard.extend(read_ended(message[2]))
-        else:
+        elif message[0] == b"pong":
             self._ponged = True
 
     def _leave(self) -> None:

@@ -26,11 +26,15 @@ THROTTLES = frozenset(
 
 
 class Failure(NamedTuple):
-    """A failed invocation: its tasks, and why it failed; `arrived` is False where the function never saw the event."""
+    """A failed invocation: its tasks, and why it failed; `arrived` is False where the function never saw the event.
+
+    `invocation` is Lambda's id of the request, which the function was given too.
+    """
 
     tasks: Sequence[Task]
     error: str
     arrived: bool
+    invocation: str
 
 
 def read_failure(message: Received) -> Failure:
@@ -44,7 +48,8 @@ def read_failure(message: Received) -> Failure:
         raise InvalidInput([FieldError("body", "must be Lambda's record of a failed invocation")]) from None
     name, error, arrived = _name(function), f"{condition}{_reason(record)}", _arrived(record, condition)
     text = f"{name}: {error}" if arrived else f"waited for {name}, which was busy: {error}"
-    return Failure(decode_tasks(payload), text, arrived)
+    invocation = str(_field(record, "requestContext", "requestId") or "")
+    return Failure(decode_tasks(payload), text, arrived, invocation)
 
 
 def _arrived(record: Mapping[str, Any], condition: str) -> bool:

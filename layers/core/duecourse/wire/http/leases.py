@@ -73,6 +73,11 @@ class BeginTask(Strict):
         description="Text of your own that names this worker. The same token and worker again get the same answer: "
         "send both again where a reply was lost.",
     )
+    invocation: Annotated[StrictStr, Field(max_length=128)] = Field(
+        "",
+        description="Request id of the Lambda invocation that works the task (`context.awsRequestId`). The failure "
+        "record of another invocation with the same event then does not end this run.",
+    )
 
 
 class SettleTask(Strict):

@@ -193,6 +193,14 @@ class QueueView(SettingsView):
 
     queue: Annotated[str, about("Name of the queue.", "default")]
     split: Annotated[list[ShardLimitsView], about("Part of the limits for each shard.")]
+    lagging: NotRequired[
+        Annotated[
+            list[int],
+            about(
+                "Shards that do not have these settings yet; absent for none. The next tick gives them to these.", [2]
+            ),
+        ]
+    ]
     tasks: Annotated[CountsView, about("Number of tasks in each state.")]
     oldest_overdue: Annotated[str, about("Waiting time of the oldest due task.", "PT0S")]
     lateness: Annotated[
@@ -259,6 +267,8 @@ def show_queue(seen: QueueStatus) -> QueueView:
         "oldest_overdue": format_duration(seen.oldest_overdue_ms),
         "lateness": {"p50": _duration(seen.late_p50_ms), "p99": _duration(seen.late_p99_ms)},
     }
+    if seen.lagging:
+        view["lagging"] = seen.lagging
     if seen.schedules is not None:
         next_at = None if seen.fires_at is None else format_instant(seen.fires_at)
         view["schedules"] = {"count": seen.schedules, "next_at": next_at}

@@ -123,6 +123,17 @@ class TimesAnswer(TypedDict):
     times: Annotated[list[UpcomingView], about("Times, the earliest first.")]
 
 
+class PurgedSchedulesAnswer(TypedDict):
+    """Number of schedules that are deleted, or would be in a dry run."""
+
+    purged: Annotated[int, about("Number of schedules of this request.", 40)]
+    dry_run: Annotated[bool, about("True if the schedules were only counted.", False)]
+    next_after: Annotated[
+        str | None,
+        about("Value of `after` for the next request, if schedules may remain; null after the last one.", None),
+    ]
+
+
 class RunAnswer(TypedDict):
     """Occurrence that was added."""
 

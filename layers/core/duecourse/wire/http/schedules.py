@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictStr, ValidationInfo, model_validator
 from pydantic.functional_validators import field_validator
 
+from duecourse.domain.bulk import DEFAULT_BULK, MAX_BULK
 from duecourse.domain.schedule import (
     AT_ADD,
     MAX_EXDATES,
@@ -17,6 +18,7 @@ from duecourse.domain.schedule import (
     Gap,
     Missed,
     Overlap,
+    Purge,
     Repeat,
     RRule,
     Rule,
@@ -306,12 +308,48 @@ class BackfillSchedule(Strict):
         return self
 
 
+class PurgeSchedules(Strict):
+    """Body of `POST /schedules/purge`: schedules by kind or by the beginning of their ids, or all of them."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"prefix": "import-", "dry_run": True}]})
+
+    kind: Name | None = Field(None, description="Filter: schedules of this kind.", examples=["report"])
+    prefix: Name | None = Field(None, description="Filter: schedules whose id begins so.", examples=["import-"])
+    all: StrictBool = Field(False, description="All schedules of the queue, without a filter. Default: false.")
+    limit: int = Field(
+        DEFAULT_BULK,
+        ge=1,
+        le=MAX_BULK,
+        strict=True,
+        description="Maximum number of schedules of this request, 1 to 10,000; default 1,000.",
+    )
+    dry_run: StrictBool = Field(False, description="Count the schedules and change nothing. Default: false.")
+    after: Name | None = Field(None, description="Id after which to go on: `next_after` of the answer before.")
+
+    @model_validator(mode="after")
+    def _says_which(self) -> Self:
+        if self.all is bool(self.kind or self.prefix):
+            problem = "leave out with kind or prefix" if self.all else "give kind or prefix, or true for all schedules"
+            raise reject_fields(problem, "all")
+        return self
+
+    def purge(self) -> Purge:
+        """The same in the domain's words."""
+        return Purge(self.kind or "", self.prefix or "", self.after or "", self.limit, self.dry_run)
+
+
 class ListSchedules(Strict):
     """Fields of GET /schedules, from Python."""
 
     queue: Name = DEFAULT_QUEUE
     after: Name | None = None
     limit: PageLimit = DEFAULT_PAGE
+
+
+class ScheduleQueue(Strict):
+    """Queue whose schedules are changed, from Python."""
+
+    queue: OpenQueue = DEFAULT_QUEUE
 
 
 class ScheduleKey(Strict):

@@ -2,7 +2,7 @@
 --
 -- KEYS    1 hash of requests, "<tenant>/<key>" to a record   2 zset of the same, by when they were first begun (ms)
 --         3 zset, tenant -> when its quota is whole again (modules/kept.lua)
--- ARGV    1 clock ("" for the server's)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes
+-- ARGV    1 the clock (modules/shard.lua)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes
 --         5 how long the owner has it (ms)   6 how long a request is remembered (ms)   7 how many bytes its tenant may
 --         have kept, 0 for any number
 -- RETURNS {state, answer, ms that another has it or that the tenant is to wait, when it was first begun (ms) where it is
@@ -10,7 +10,7 @@
 --
 -- A record is the fingerprint, then "A" and the answer, or "U", the owner (8 bytes) and until when it has it (ms).
 
-local now = values.now(ARGV[1])
+local now = clock.NOW
 local field, fingerprint, owner, period, quota = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[6]), tonumber(ARGV[7])
 local until_at = string.format('%.0f', now + ARGV[5])
 

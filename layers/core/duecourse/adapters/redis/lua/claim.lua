@@ -3,17 +3,20 @@
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard and endings, then: limit (tasks), lease ms where the queue has none of its own, max bytes of
 --         records after the first, bytes of those that this claim has leased before, nonces (8 bytes for each of
---         limit), trigger (its letter in a record), then of each kind that is handed over: kind, target, how many it
---         may have unbegun, lease ms of delivery; and of each that is worked here, if not all are (modules/handover.lua)
+--         limit), trigger (its letter in a record), how many begin at once: the others are claimed ahead; then of each
+--         kind that is handed over: kind, target, how many it may have unbegun, lease ms of delivery; and of each that
+--         is worked here, if not all are (modules/handover.lua)
 -- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}, lease
 --         ms, priority (-1 for none), 1 where due tasks wait for the end of leases, {tenant whose turn is next...} or
 --         {}, how many were put aside, {place of a record among those, its payload where that stands apart...}, due
---         schedules (modules/dues.lua), nil where there are none}; the record is "" of a task that is put off, for it cannot be read
+--         schedules (modules/dues.lua), nil where there are none, {target, how many tasks one event is to have...},
+--         nothing where that is not known}; the record is "" of a task that is put off, for it cannot be read
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local lease_ms = handout.LEASE or tonumber(ARGV[shard.FIRST + 1])
 local NONCES, LEASE_END = ARGV[shard.FIRST + 4], handout.lease_end('', ARGV[shard.FIRST + 5])
+local AT_ONCE = ARGV[shard.FIRST + 6] + 0
 local MOST_EXPIRED = 300 -- due tasks that one claim does not lease: an end costs more than a lease
 local MOST_PASSED = 2000 -- records of a later version that it passes over
 local want, taken, useless, passed = {}, 0, 0, 0
@@ -29,7 +32,7 @@ local limit = #want == 0 and handout.room(tonumber(ARGV[shard.FIRST])) or 0
 local waits = 0 -- how many their targets have no room for
 places.give_places()
 -- Before version 5 a task is handed over under a lease like any other.
-handover.handed_kinds(shard.LAYOUT < 5 and #ARGV + 1 or shard.FIRST + 6)
+handover.handed_kinds(shard.LAYOUT < 5 and #ARGV + 1 or shard.FIRST + 7)
 handover.wake_waiting(limit, want)
 choice.open(tonumber(ARGV[shard.FIRST + 3]), tonumber(ARGV[shard.FIRST + 2]))
 
@@ -45,7 +48,7 @@ local function take_turns()
     choice.expire(round.gone[i], round.gone[i + 1])
     died = died + 1
   end
-  taken = taken + choice.lease(round, fence, NONCES, LEASE_END)
+  taken = taken + choice.lease(round, fence, NONCES, LEASE_END, AT_ONCE)
   local left = rounds.move_on(turns)
   return (#sids > 0 or left) and not cut and #want == 0
 end
@@ -76,5 +79,5 @@ if rounds.schedules_due then
 end
 return {
   shard.NOW, at, died, left, want, handed, lease_ms, handout.PRIORITY, waits_for_leases and 1 or 0, front, waits,
-  payloads, schedules,
+  payloads, schedules, handover.fitting(),
 }

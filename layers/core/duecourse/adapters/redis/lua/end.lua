@@ -1,7 +1,7 @@
 -- Ends a request that its owner has: with its answer kept, given back unanswered, or forgotten.
 --
 -- KEYS    as in begin.lua
--- ARGV    1 clock ("" for the server's)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes
+-- ARGV    1 the clock (modules/shard.lua)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes
 --         5 "A" and the answer, "U" to give it back, or "X" to forget it   6, 7 as in begin.lua
 -- RETURNS 1, or 0 where the request is not the owner's any more
 
@@ -25,6 +25,6 @@ else
 end
 local quota = tonumber(ARGV[7])
 if quota > 0 and bytes ~= 0 then
-  kept.take(match(field, '^[^/]*'), values.now(ARGV[1]), bytes, quota, tonumber(ARGV[6]))
+  kept.take(match(field, '^[^/]*'), clock.NOW, bytes, quota, tonumber(ARGV[6]))
 end
 return 1

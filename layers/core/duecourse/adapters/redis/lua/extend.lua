@@ -1,4 +1,4 @@
--- Gives leases more time, each under its token.
+-- Gives leases more time, each under its token. A task that was claimed ahead has begun where its lease is extended.
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard, then: lease ms from now, 1 where a lease that ends later stays as it is, then for each lease:
@@ -20,6 +20,9 @@ local function extend(sid, at)
   local before = at_least and tonumber(call('ZSCORE', shard.LEASED, sid) or 0) or 0
   local ends_at = math.max(shard.NOW + lease_ms, before)
   call('ZADD', shard.LEASED, ends_at, sid)
+  if r.ahead then
+    call('HSET', shard.TASKS, sid, record.close(r))
+  end
   if r.delivery then
     local kind = record.kind_of(r.rest)
     works[kind] = math.max(works[kind] or 0, ends_at)

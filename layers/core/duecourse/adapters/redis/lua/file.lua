@@ -2,7 +2,7 @@
 --
 -- KEYS    1 hash: begun, the highest number that was begun; begun_at (ms); digest, that file's; applied, the last number
 --         applied; settled; "entries:<number>:<digest>", what each file begun since then is to make (JSON)
--- ARGV    1 clock ("" for the server's)   2 number   3 begin, finish or settle   4 digest   5 what it makes, for a begin
+-- ARGV    1 the clock (modules/shard.lua)   2 number   3 begin, finish or settle   4 digest   5 what it makes, for a begin
 -- RETURNS all fields and their values, as they are then
 
 local KEY, number, step = KEYS[1], tonumber(ARGV[2]), ARGV[3]
@@ -11,7 +11,7 @@ local begun, applied = tonumber(known[1] or 0) or 0, tonumber(known[2] or 0) or 
 
 if step == 'begin' and number >= begun and applied < number then
   if number > begun then
-    redis.call('HSET', KEY, 'begun', ARGV[2], 'begun_at', string.format('%.0f', values.now(ARGV[1])))
+    redis.call('HSET', KEY, 'begun', ARGV[2], 'begun_at', string.format('%.0f', clock.NOW))
   end
   redis.call('HSET', KEY, 'digest', ARGV[4], 'entries:' .. ARGV[2] .. ':' .. ARGV[4], ARGV[5])
 elseif step == 'finish' and number == begun then

@@ -14,12 +14,29 @@ local SCHEDULES, BY = '*', 'schedule'
 local ITEM = 7
 local FIRED, STALE = 1, 0
 local SOON, LATE = 1000, 60000 -- ms until a backfill looks again that waits for the end of an occurrence
+local REST, LONGEST_REST = 1000, 300000 -- ms: that after a refusal is twice the one before, the first two seconds
+local DOUBLINGS = 9 -- after which it is the longest
 local ALLOW, SKIP, QUEUE, REPLACE, BY_HAND = 97, 115, 113, 114, 104 -- a s q r h
 local FLAGGED = fields.OCCURRENCE / fields.CAME -- as `batch.fresh` takes a flag
+local AT_ONCE = 50 -- records that are read by one command
 
 local touched = {} -- tenants whose tasks ended here
 local met = {} -- schedules of which occurrences may be in the batch and not written yet
 local refused, wait -- what a quota says to the latest occurrence
+local own_fence -- the next one for a schedule: those for tasks are counted up to them
+local used_up = {} -- tenants whose adds of the minute are, so that each further one is refused without a question
+local stands = {} -- name -> record as it was read, or false, of what this call is about; or as it is to be written
+local written, moved = {}, {} -- records of schedules, and their places among the due, to be written at the end
+
+-- Reads all that this call is about, many at a time.
+local function read_all(names)
+  for first = 1, #names, AT_ONCE do
+    local last = math.min(first + AT_ONCE - 1, #names)
+    for i, data in ipairs(call('HMGET', shard.TASKS, unpack(names, first, last))) do
+      stands[names[first + i - 1]] = data
+    end
+  end
+end
 
 -- Puts a schedule off that cannot be read, where it is due.
 local function put_off(sid)
@@ -65,12 +82,17 @@ end
 
 -- Adds the occurrence at this place, unless a quota refuses it; `instead` is the record whose place it takes, if any.
 local function add(sid, at, instead)
-  refused, wait = over.quota(sid, at, instead)
+  local tenant = tenants.tenant_of(sid)
+  refused, wait = used_up[tenant], nil
+  if not refused then
+    refused, wait = over.quota(sid, at, instead)
+    used_up[tenant] = (wait or 0) > 0 and refused or nil
+  end
   if refused then
     return false
   end
   local due, deadline = batch.due_and_deadline(at)
-  batch.put(sid, at, due, batch.fresh(at, FLAGGED, due, deadline, shard.NOW))
+  stands[sid] = batch.put(sid, at, due, batch.fresh(at, FLAGGED, due, deadline, shard.NOW))
   if shard.QUOTAS then
     over.count(sid, at, batch.CREATED)
   end
@@ -97,7 +119,8 @@ end
 -- `state` is that of the schedule whose occurrence it is.
 local function occur(of, state, overlap, sid, at)
   local time = series.time_of(sid)
-  if call('HEXISTS', shard.TASKS, sid) == 1 then -- run by hand, or by a backfill
+  refused, wait = nil, nil
+  if stands[sid] then -- run by hand, or by a backfill
     if series.open_live(of, time) and state.waiting ~= time then
       series.add_live(state, time)
     end
@@ -133,21 +156,34 @@ end
 
 local function write(sid, r, state)
   series.write(r, state)
-  call('HSET', shard.TASKS, sid, record.close(r))
+  stands[sid] = record.close(r)
+  values.push(written, sid, stands[sid])
+end
+
+local function draw_own()
+  own_fence = own_fence - 1
+  return own_fence + 1
+end
+
+-- When a schedule fires next whose occurrence was refused, the `attempt - 1`th time in a row.
+local function rested(r, next_at)
+  local rest = REST * 2 ^ math.min(r.attempt - 1, DOUBLINGS)
+  return math.max(next_at, shard.NOW + math.min(rest, LONGEST_REST))
 end
 
 -- The schedule is written as it is from now on.
 local function move_on(sid, r, state, next_at, mine)
-  r.rest, r.due, r.generation = mine .. sub(r.rest, #mine + 1), next_at, shard.FENCE
+  r.rest, r.due, r.generation = mine .. sub(r.rest, #mine + 1), next_at, draw_own()
   write(sid, r, state)
-  call('ZADD', shard.DUE[SCHEDULES], values.text_of(next_at), sid)
+  values.push(moved, values.text_of(next_at), sid)
 end
 
 -- A backfill that runs one after another looks again for the end of the newest that lives, later the older that is.
 local function wait_for(newest, sid, r)
   r.due = shard.NOW + math.floor(math.min(math.max((shard.NOW - newest.created) / 10, SOON), LATE))
-  call('HSET', shard.TASKS, sid, record.close(r))
-  call('ZADD', shard.DUE[SCHEDULES], values.text_of(r.due), sid)
+  stands[sid] = record.close(r)
+  values.push(written, sid, stands[sid])
+  values.push(moved, values.text_of(r.due), sid)
   return STALE
 end
 
@@ -157,8 +193,16 @@ local function is_same(r, state, known)
   return r.generation == tonumber(generation) and r.due == tonumber(due) and match(state.head, '^%S+') == version
 end
 
-local function fire(sid, of, known, given, mine, at)
-  local data = call('HGET', shard.TASKS, sid)
+-- Draws the fences of all that this call may add or move on, once there is any.
+local function draw_all(count)
+  if not own_fence then
+    batch.draw_fences(count)
+    own_fence = shard.FENCE
+  end
+end
+
+local function fire(sid, of, known, given, mine, at, fences_left)
+  local data = stands[sid]
   local r = record.open(data)
   local state = r and series.read(r)
   if known == '' or (data and not state) then
@@ -170,7 +214,7 @@ local function fire(sid, of, known, given, mine, at)
   end
   local home, home_state = r, state
   if of ~= sid then
-    home = record.open(call('HGET', shard.TASKS, of))
+    home = record.open(stands[of])
     home_state = home and series.read(home)
     if not home_state or home.created ~= r.created then -- it was deleted, and what fills it goes with it
       record.delete(sid, data)
@@ -192,21 +236,28 @@ local function fire(sid, of, known, given, mine, at)
     batch.flush()
   end
   met[of] = true
-  batch.draw_fences(count + 1)
-  local skipped = 0
+  draw_all(fences_left)
+  local skipped, over_quota, any_added = 0, false, false
   for i = at, at + (count - 1) * ITEM, ITEM do
     local others, added = occur(of, home_state, byte(overlap), ARGV[i], i)
     if not added and byte(overlap) == BY_HAND then
       return refused -- before anything is written
     elseif not added then
+      over_quota = over_quota or refused
       series.became(state, series.time_of(ARGV[i]), 'S')
     end
+    any_added = any_added or added
     skipped = skipped + others + (added and 0 or 1)
+  end
+  next_at = tonumber(next_at)
+  if byte(overlap) ~= BY_HAND and (any_added or over_quota) then
+    r.attempt = (any_added and 1 or r.attempt) + (over_quota and 1 or 0)
+    next_at = over_quota and rested(r, next_at) or next_at
   end
   if skipped > 0 then
     local front, so_far, back = match(home_state.head, '^(%S+ %S+ %S+) (%d+) (.*)$')
     home_state.head = front .. ' ' .. values.text_of(so_far + skipped) .. ' ' .. back
-    home.generation = shard.FENCE -- who has read it fires with the count of before
+    home.generation = draw_own() -- who has read it fires with the count of before
   end
   if of ~= sid then
     write(of, home, home_state)
@@ -214,22 +265,43 @@ local function fire(sid, of, known, given, mine, at)
   if of ~= sid and match(state.head, '^%S+ (%S+)') == '-' then -- it has added all
     record.delete(sid, data)
   else
-    move_on(sid, r, state, tonumber(next_at), mine)
+    move_on(sid, r, state, next_at, mine)
   end
   return FIRED
 end
 
-local replies, at = {}, shard.FIRST + 4
-while at <= #ARGV and shard.weight < record.BYTES do
-  local sid, of, known, given, mine = unpack(ARGV, at, at + 4)
-  replies[#replies + 1] = fire(sid, of, known, given, mine, at + 5)
-  at = at + 5 + ITEM * (match(known, '%d+$') or 0)
+-- Where each schedule begins in ARGV, the fences that it and those behind it may need, and all names that are asked for.
+local starts, fences_from, names, place = {}, {}, {}, shard.FIRST + 4
+while place <= #ARGV do
+  local sid, of, known = unpack(ARGV, place, place + 2)
+  local count = tonumber(match(known, '%d+$') or 0)
+  starts[#starts + 1] = place
+  fences_from[#starts] = count + 2
+  values.push(names, sid, of ~= sid and of or nil)
+  for at = place + 5, place + 4 + count * ITEM, ITEM do
+    names[#names + 1] = ARGV[at]
+  end
+  place = place + 5 + count * ITEM
+end
+for i = #starts - 1, 1, -1 do
+  fences_from[i] = fences_from[i] + fences_from[i + 1]
+end
+read_all(names)
+
+local replies = {}
+for i, at in ipairs(starts) do
+  if shard.weight < record.BYTES then
+    local sid, of, known, given, mine = unpack(ARGV, at, at + 4)
+    replies[i] = fire(sid, of, known, given, mine, at + 5, fences_from[i])
+  end
 end
 
 local fresh = false
 for tenant, due in pairs(batch.flush()) do
   touched[tenant], fresh = true, fresh or due <= shard.NOW
 end
+values.in_pieces('HSET', shard.TASKS, written)
+values.in_pieces('ZADD', shard.DUE[SCHEDULES], moved)
 for tenant in pairs(touched) do
   tenants.rehead(tenant)
 end

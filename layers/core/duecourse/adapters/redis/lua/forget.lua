@@ -1,10 +1,10 @@
 -- Forgets the oldest requests: a bounded step.
 --
 -- KEYS    as in begin.lua
--- ARGV    1 clock ("" for the server's)   2 how long a request is remembered (ms)   3 the most that are forgotten
+-- ARGV    1 the clock (modules/shard.lua)   2 how long a request is remembered (ms)   3 the most that are forgotten
 -- RETURNS how many were forgotten
 
-local now = values.now(ARGV[1])
+local now = clock.NOW
 local cut = string.format('%.0f', now - ARGV[2])
 local old = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', cut, 'LIMIT', 0, ARGV[3])
 if #old > 0 then

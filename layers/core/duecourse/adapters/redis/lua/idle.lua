@@ -1,10 +1,10 @@
 -- Tells which functions nothing has invoked for a while, and counts all of them as invoked now.
 --
 -- KEYS    1 hash, function -> when it was last invoked (ms)
--- ARGV    1 clock ("" for the server's)   2 for how long (ms)   3... functions
+-- ARGV    1 the clock (modules/shard.lua)   2 for how long (ms)   3... functions
 -- RETURNS {function...}
 
-local now = values.now(ARGV[1])
+local now = clock.NOW
 
 local idle = {}
 for i = 3, #ARGV do

@@ -1,8 +1,11 @@
 -- Puts tasks back where they belong whose entries are gone: another program deleted a key, or the server evicted it.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard, then: lease ms where the queue has none of its own, 1 to count anew, then the stored ids
--- RETURNS {now, bell_at, how many entries were put back}
+-- ARGV    those of shard, then: lease ms where the queue has none of its own, what to count anew (0 nothing, 1 all, 2 all
+--         but leases), then the stored ids. Or instead of a number "<fence> <how many leases>", for which the caller has
+--         counted, then fields of meta and their values, "" for none
+-- RETURNS {now, bell_at, how many entries were put back; -1 where the shard has other leases by now, and nothing is
+--         written}
 --
 -- What a record tells is put back. When a task ended, or until when it is leased, it does not tell: that counts from
 -- now, so that a worker who is still there can settle. Counted anew are the leases of each tenant, and by sweeps its
@@ -27,7 +30,9 @@ local function mend(sid, r)
   else
     put_back(r.status == fields.DIED and shard.DEAD or shard.DONE, shard.NOW_TEXT, sid)
   end
-  if group ~= '' and byte(sid) ~= record.SCHEDULE and not record.is_notification(sid) then
+  if byte(sid) == record.SCHEDULE then
+    record.join_schedules(sid)
+  elseif group ~= '' and not record.is_notification(sid) then
     put_back(shard.GROUPS, '0', layout.group_member(sid, group))
   end
 end
@@ -50,9 +55,34 @@ local function count_running()
   values.in_pieces('HSET', shard.META, set)
 end
 
-if ARGV[shard.FIRST + 1] == '1' then
+-- Writes down what the caller has counted. Fences are drawn by each lease, and each end makes one less: where both are
+-- the same, so are the leases.
+local function take_counts(fence, leased)
+  if shard.FENCE ~= tonumber(fence) or call('ZCARD', shard.LEASED) ~= tonumber(leased) then
+    back = -1
+    return
+  end
+  for at = shard.FIRST + 2, #ARGV, 2 do
+    if ARGV[at + 1] == '' then
+      call('HDEL', shard.META, ARGV[at])
+    else
+      call('HSET', shard.META, ARGV[at], ARGV[at + 1])
+    end
+  end
+end
+
+local fence, leased = match(ARGV[shard.FIRST + 1], '^(%d+) (%d+)$')
+if fence then
   call('ZREM', shard.LEASED, '')
-  count_running()
+  take_counts(fence, leased)
+  return { shard.NOW, bell.hang(false), back }
+end
+
+if ARGV[shard.FIRST + 1] ~= '0' then
+  call('ZREM', shard.LEASED, '')
+  if ARGV[shard.FIRST + 1] == '1' then
+    count_running()
+  end
   if weights.are_counted() then
     call('HSET', shard.META, 'quotas', '-')
   end

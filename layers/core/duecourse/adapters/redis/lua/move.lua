@@ -104,7 +104,6 @@ local function answer(sid, at)
   if not r then
     return -1
   elseif moved_before(r, at) then
-    call('HSET', shard.TASKS, sid, data) -- as it is: who waits for replicas waits for what this connection wrote
     return 0
   elseif not allowed(r, at) then
     return record.refusal(r)

@@ -2,75 +2,155 @@
 --
 -- KEYS    1 <namespace>:shards, a set of "<queue>/<number>/<count>"   2 the set of marks, "<member>#<who>", of those
 --         that are leaving it, mostly none or one
---         3 hash: layout, the version of records that new shards have (adapters/redis/layout.py)
+--         3 hash: layout, the version of records that new shards have (adapters/redis/layout.py), and count:<queue> how
+--         many shards a queue has, where that is not 1; counted: "all" once that is so of every queue, or how far it is;
+--         makers: how far those are entered in 5
 --         4 hash: queue -> "<tenant>/<member>", who made it and its first shard, of tenants that may not make more
--- ARGV    1 queue   2 the shard's number   3 how many shards the queue has   4 1 to write it though it stands there
---         already: who waits for replicas waits for what its own connection wrote   5 the newest version of records
---         6 the tenant that makes the queue, where it is new   7 how many queues each tenant may have made, 0 for any
--- RETURNS 0 where the tenant has made as many as it may; the version of records that new shards have, below 0; or how many shards the queue has on record
+--         5 zset, all scores 0: the same values, by which a tenant's are found
+-- ARGV    1 the clock (modules/shard.lua)   2 queue   3 the shard's number   4 how many shards the queue has   5 1 to
+--         write it though it stands there already: who waits for replicas waits for what its own connection wrote
+--         6 the newest version of records   7 the tenant that makes the queue, where it is new   8 how many queues each
+--         tenant may have made, 0 for any
+-- RETURNS 1000 where a step was made through what an earlier version has noted, and this is to be asked again; 0 where the
+--         tenant has made as many as it may; the version of records that new shards have, below 0; or how many shards the queue has on record
 --
 -- The first shard of a ledger is of the newest version, and so are all that follow it. A ledger of before has shards
 -- and tells no version: then new ones are of the oldest, which whoever added to it until now can read.
 
-local queue = ARGV[1] .. '/' -- which no queue's name has in it, nor anything that means more in a pattern
-local member = queue .. ARGV[2] .. '/' .. ARGV[3]
+require 'clock'
+
+local queue = ARGV[2] .. '/' -- which no queue's name has in it, nor anything that means more in a pattern
+local member = queue .. ARGV[3] .. '/' .. ARGV[4]
 local is_there = redis.call('SISMEMBER', KEYS[1], member) == 1
 local is_first = redis.call('SCARD', KEYS[1]) == 0
 
--- The server looks for them: to hand out a whole set would take it ten times as long.
-local function matching(key, pattern)
-  local members, cursor = {}, '0'
-  repeat
-    local found = redis.call('SSCAN', key, cursor, 'MATCH', pattern, 'COUNT', '1000')
-    for _, one in ipairs(found[2]) do
-      members[#members + 1] = one
+local LOOKED_AT, AGAIN = 500, 1000
+
+-- Notes the numbers of shards of a ledger of an earlier version: a bounded step. Answers whether it was the last.
+local function has_counted()
+  local cursor = redis.call('HGET', KEYS[3], 'counted')
+  if cursor == 'all' then
+    return true
+  end
+  local found = redis.call('SSCAN', KEYS[1], cursor or '0', 'COUNT', LOOKED_AT)
+  for _, other in ipairs(found[2]) do
+    local name, count = match(other, '^([^/]*)/%d+/(%d+)$') -- else it names no shard
+    if name and count ~= '1' then
+      redis.call('HSET', KEYS[3], 'count:' .. name, count)
     end
-    cursor = found[1]
-  until cursor == '0'
-  return members
+  end
+  redis.call('HSET', KEYS[3], 'counted', found[1] == '0' and 'all' or found[1])
+  return found[1] == '0'
+end
+
+local function is_on_record(other)
+  return redis.call('SISMEMBER', KEYS[1], other) == 1
+end
+
+-- Whether the queue has any shard on record, of so many.
+local function has_shard(count)
+  for number = 0, count - 1 do
+    if is_on_record(queue .. number .. '/' .. count) then
+      return true
+    end
+  end
+  return false
+end
+
+-- How many shards the queue has on record, where that is another number: 1, or what was noted.
+local function other_count()
+  if ARGV[4] ~= '1' and is_on_record(queue .. '0/1') then
+    return 1
+  end
+  local noted = tonumber(redis.call('HGET', KEYS[3], 'count:' .. ARGV[2]) or nil)
+  return noted and noted ~= tonumber(ARGV[4]) and has_shard(noted) and noted or nil
+end
+
+-- Enters queues that callers of an earlier version have noted among those of their tenants: a bounded step. Answers
+-- whether it was the last.
+local function has_entered()
+  if redis.call('HLEN', KEYS[4]) <= redis.call('ZCARD', KEYS[5]) then
+    return true
+  end
+  local found = redis.call('HSCAN', KEYS[4], redis.call('HGET', KEYS[3], 'makers') or '0', 'COUNT', LOOKED_AT)
+  for i = 2, #found[2], 2 do
+    redis.call('ZADD', KEYS[5], '0', found[2][i])
+  end
+  if found[1] == '0' then
+    redis.call('HDEL', KEYS[3], 'makers')
+  else
+    redis.call('HSET', KEYS[3], 'makers', found[1])
+  end
+  return found[1] == '0'
 end
 
 -- Whether the tenant may make a queue more. What was made and is forgotten by now, or has another number of shards
 -- since, counts no more.
 local function may_make(tenant, most)
-  local owned, count = redis.call('HGETALL', KEYS[4]), 0
-  for i = 1, #owned, 2 do
-    local whose, first = match(owned[i + 1], '^([^/]*)/(.*)$')
-    if redis.call('SISMEMBER', KEYS[1], first) == 0 then
-      redis.call('HDEL', KEYS[4], owned[i])
-    elseif whose == tenant then
+  local count = 0
+  for _, made in ipairs(redis.call('ZRANGEBYLEX', KEYS[5], '[' .. tenant .. '/', '(' .. tenant .. '0', 'LIMIT', '0',
+    most + LOOKED_AT)) do
+    local first = sub(made, #tenant + 2)
+    local name = match(first, '^[^/]*')
+    local is_its_own = redis.call('HGET', KEYS[4], name) == made
+    if is_its_own and is_on_record(first) then
       count = count + 1
+    else
+      redis.call('ZREM', KEYS[5], made)
+      if is_its_own then
+        redis.call('HDEL', KEYS[4], name)
+      end
     end
   end
   return count < most
 end
 
-local others = is_there and {} or matching(KEYS[1], queue .. '*')
-for _, other in ipairs(others) do
-  local count = match(other, '^[^/]*/%d+/(%d+)$') -- else it names no shard
-  if count and count ~= ARGV[3] then
-    return tonumber(count)
-  end
+if not is_there and not is_first and not has_counted() then
+  return AGAIN
+end
+local other = not is_there and other_count()
+if other then
+  return other
 end
 
-if not is_there and #others == 0 and ARGV[7] ~= '0' then
-  if not may_make(ARGV[6], tonumber(ARGV[7])) then
+if not is_there and ARGV[8] ~= '0' and not has_shard(tonumber(ARGV[4])) then
+  if not has_entered() then
+    return AGAIN
+  elseif not may_make(ARGV[7], tonumber(ARGV[8])) then
     return 0
   end
-  redis.call('HSET', KEYS[4], ARGV[1], ARGV[6] .. '/' .. member)
+  local made = ARGV[7] .. '/' .. member
+  redis.call('HSET', KEYS[4], ARGV[2], made)
+  redis.call('ZADD', KEYS[5], '0', made)
 end
 
-if ARGV[4] == '1' then
+-- The marks of this member: mostly there are none at all.
+local function marks()
+  local found, cursor = {}, '0'
+  repeat
+    local step = redis.call('SSCAN', KEYS[2], cursor, 'MATCH', member .. '#*', 'COUNT', '1000')
+    for _, one in ipairs(step[2]) do
+      found[#found + 1] = one
+    end
+    cursor = step[1]
+  until cursor == '0'
+  return found
+end
+
+if ARGV[5] == '1' then
   redis.call('SREM', KEYS[1], member)
 end
 -- So that whoever is forgetting it lets it be. It comes first, also where there is no mark: what follows a SREM runs
 -- where memory is short.
 redis.call('SREM', KEYS[2], '')
-for _, mark in ipairs(matching(KEYS[2], member .. '#*')) do -- a tick that was killed leaves its own behind
+for _, mark in ipairs(marks()) do -- a tick that was killed leaves its own behind
   redis.call('SREM', KEYS[2], mark)
 end
 if is_first then
-  redis.call('HSET', KEYS[3], 'layout', ARGV[5])
+  redis.call('HSET', KEYS[3], 'layout', ARGV[6], 'counted', 'all')
+end
+if ARGV[4] ~= '1' then
+  redis.call('HSET', KEYS[3], 'count:' .. ARGV[2], ARGV[4])
 end
 redis.call('SADD', KEYS[1], member)
 return -(redis.call('HGET', KEYS[3], 'layout') or fields.OLDEST)

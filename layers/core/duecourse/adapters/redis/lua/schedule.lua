@@ -5,7 +5,8 @@
 --         one), when it fires next, rest of the record, its first 8 bytes this call's alone
 -- RETURNS {now, bell_at, reply, for how many ms the tenant is to wait}; a reply is 1 created, 2 changed, 3 kept as it
 --         is, -1 absent, -2 another version, or it has fired since it was read, -5 the shard's records are of a version
---         that knows no schedules, -6 it cannot be read, -12 to -17 over a quota of its tenant, as in add.lua
+--         that knows no schedules, -6 it cannot be read, -12 to -17 over a quota of its tenant, as in add.lua,
+--         -18 it has as many schedules as it may
 
 require 'usual' -- tried first, and most often that is all
 
@@ -58,5 +59,6 @@ due = tonumber(due)
 call('HSET', shard.TASKS, sid,
   layout.fresh_record(shard.LAYOUT, fresh.flags + apart, due, created, generation, 0, kept))
 call('ZADD', shard.DUE[SCHEDULES], values.text_of(due), sid)
+record.join_schedules(sid)
 tenants.rehead(SCHEDULES)
 return { shard.NOW, bell.hang(due <= shard.NOW), old and CHANGED or CREATED, 0 }

@@ -2,8 +2,7 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard and endings, then the heads of all leases in one, 31 bytes each: token 14, ending 1 (D done,
---         A again, R retry, X drop, B release, F failed: a retry, by a delivery's token too that was begun, V
---         undelivered),
+--         A again, R retry, X drop, B release, V undelivered),
 --         1 where due counts from now, due 6, 1 where it has details, how late its handler began 4 (ms, 4294967295
 --         where that does not count), how long after the claim 4 (ms); the stored id of each; the details of those that
 --         have any: state length 2 (65535 as it is), state, detail length 2, detail, result
@@ -17,7 +16,7 @@ local UNCOUNTED = 4294967295 -- lateness of a lease that is counted elsewhere, o
 local KEPT = 65535 -- the length of a state that stays as it is
 local HEADS_OF_ALL = ARGV[shard.FIRST]
 local count = #HEADS_OF_ALL / SIZE
-local AGAIN_, RETRY_, DROP_, FAILED = fields.RAN_AGAIN, fields.RAN_RETRY, fields.RAN_DROP, 70
+local AGAIN_, RETRY_, DROP_ = fields.RAN_AGAIN, fields.RAN_RETRY, fields.RAN_DROP
 local REPLIES = {
   [fields.RAN_DONE] = 1, [AGAIN_] = 2, [RETRY_] = 3, [DROP_] = 4, [fields.RAN_RELEASE] = 5,
   [fields.RAN_UNDELIVERED] = 5,
@@ -91,7 +90,6 @@ local ENDINGS = {
 }
 
 local function settled_before(r, token, ending)
-  ending = ending == FAILED and RETRY_ or ending
   if leases.is_leased(r, token) then
     return STALE
   elseif leases.token_of(r) == token then
@@ -120,9 +118,6 @@ end
 
 -- Whether this ending may end the lease that stands there under this token.
 local function may_end(r, token, ending)
-  if ending == FAILED and r.status == fields.LEASE and r.delivery == token then
-    return true
-  end
   return leases.is_leased(r, token) and (ending ~= fields.RAN_UNDELIVERED or r.target)
 end
 
@@ -130,7 +125,6 @@ local function settle(sid, r, token, ending, due, text, late, after)
   if not may_end(r, token, ending) then
     return settled_before(r, token, ending)
   end
-  ending = ending == FAILED and RETRY_ or ending
   if r.target then
     places.free_place(sid, r.target)
   end

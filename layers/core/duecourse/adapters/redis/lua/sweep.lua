@@ -1,21 +1,24 @@
--- One bounded step of upkeep: takes back lapsed leases, forgets what ended long ago, hangs the bell.
+-- One bounded step of upkeep: takes back lapsed leases, forgets what ended long ago and entries of what waits no more,
+-- hangs the bell.
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard and endings, then: retention ms, where the queue has none of its own; how long the dead are
 --         kept (ms, "" for good); the deployment's quotas (modules/settings.lua), or nothing, which leaves them
 -- RETURNS {now, bell_at, reclaimed, died, pruned, 1 if a bound was reached, {tenant whose due set was not among
---         KEYS...}, for how long it has had neither tasks nor settings (ms, -1 where it has)}
+--         KEYS...}, for how long it has had neither tasks nor settings (ms, -1 where it has), the version of the queue's
+--         settings ("" for none)}
 
 require 'endings'
 local BOUND = 500
 local want = {}
-local retention = tonumber(call('HGET', shard.META, 'retention') or ARGV[shard.FIRST])
+local own = call('HMGET', shard.META, 'retention', 'waiting', 'revision', 'unpark')
+local retention = tonumber(own[1] or ARGV[shard.FIRST])
 local dead_retention = tonumber(ARGV[shard.FIRST + 1])
 local lapsed, reclaimed, died, more = leases.lapsed(BOUND), 0, 0, false
 if lapsed[1] then
   require 'lapses'
   reclaimed, died, more = lapses.reclaim(lapsed, want, record.BYTES / 2)
-  more = more or reclaimed == BOUND
+  more = more or #lapsed == 2 * BOUND
 end
 
 -- Forgets the tasks in `place` that ended before this instant. Answers how many.
@@ -61,9 +64,17 @@ local quotas_given = ARGV[shard.FIRST + 2]
 if quotas_given then
   settings.set_defaults(quotas_given)
 end
+local spared = tonumber(call('HGET', shard.META, 'spared') or nil)
+if spared and spared <= shard.NOW and not lapsed[1] then
+  call('HDEL', shard.META, 'spared')
+end
 local pruned = prune(shard.DONE, shard.NOW - retention) + prune_dead()
 local idle = idleness.idle_ms()
 versions.watch()
+if own[4] then
+  call('ZREM', shard.LEASED, '') -- this may be its first write, and memory short
+  more = settings.wake_parked() or more
+end
 quotas.forget_adds()
 if shard.ended or shard.occurred then
   require 'ends'
@@ -73,5 +84,5 @@ if shard.AWAITED and tonumber(shard.AWAITED) <= shard.NOW then
   call('HDEL', shard.META, 'awaited')
 end
 local _, left = versions.rewrite()
-more = more or left
-return { shard.NOW, bell.hang(false), reclaimed, died, pruned, more and 1 or 0, want, idle }
+more = places.forget_strays(own[2], want) or left or more
+return { shard.NOW, bell.hang(false), reclaimed, died, pruned, more and 1 or 0, want, idle, own[3] or '' }

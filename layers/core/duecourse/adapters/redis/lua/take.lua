@@ -4,7 +4,7 @@
 -- ARGV    those of shard and endings, then: stored id, lease ms where the queue has none of its own, nonce (8 bytes),
 --         trigger (its letter in a record)
 -- RETURNS {now, bell_at, {tenant whose due set was not among KEYS...}, record or "", lease ms, its payload where that
---         stands apart}
+--         stands apart}; the same nonce again gets the same lease
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
@@ -16,6 +16,11 @@ local lapsed = leases.lapsed(handout.RECLAIM)
 if lapsed[1] then
   require 'lapses'
   lapses.reclaim(lapsed, want, handout.RECLAIM_BYTES)
+end
+
+-- The lease of this very take, whose answer was lost.
+local function is_taken(r)
+  return r and r.status == fields.LEASE and not r.target and r.nonce == ARGV[shard.FIRST + 2]
 end
 
 local function take(data, run, due)
@@ -40,6 +45,9 @@ end
 local is_ready = #want == 0 and payload and r and r.status == fields.SCHEDULED and not leases.expired(r)
 if is_ready and handout.room(1) > 0 and handout.tenant_room(tenant) > 0 then
   take(data, r.run + 1, r.due)
+elseif payload and is_taken(r) then
+  taken = data
+  call('ZADD', shard.LEASED, shard.NOW + lease_ms, sid)
 end
 if shard.ended or shard.occurred then
   require 'ends'

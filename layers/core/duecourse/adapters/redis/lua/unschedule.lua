@@ -1,37 +1,48 @@
--- Deletes a schedule, with the occurrence that waits for the end of another.
+-- Deletes schedules of a tenant, each with the occurrence that waits for the end of another.
 --
 -- KEYS    as in modules/shard.lua, with the due sets of schedules and of the tenant
--- ARGV    those of shard, then: stored id, tenant, the generation that it must have ("" for any)
--- RETURNS {now, bell_at, 1 or 0 where it is not there, or of another generation}
+-- ARGV    those of shard, then: tenant; of each schedule its stored id, and the generation that it must have ("" for any)
+-- RETURNS {now, bell_at, {of each 1, or 0 where it is not there, or of another generation}}; fewer than schedules where
+--         its bytes ran out
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 local SCHEDULES = '*'
-local sid, tenant, generation = unpack(ARGV, shard.FIRST, shard.FIRST + 2)
-local data = call('HGET', shard.TASKS, sid)
-local r = record.open(data)
-if generation ~= '' and not (r and r.generation == tonumber(generation)) then
-  data = false
-end
+local tenant, cancelled = ARGV[shard.FIRST], false
 
-local function cancel_waiting(state)
+local function cancel_waiting(sid, state)
   local waiting, occurrence = series.open_waiting(sid, state)
   if waiting then
     cancels.cancel(occurrence, waiting, 'schedule')
+    cancelled = true
   end
 end
 
-if data then
+local function drop(sid, generation)
+  local data = call('HGET', shard.TASKS, sid)
+  local r = record.open(data)
+  if not data or (generation ~= '' and not (r and r.generation == tonumber(generation))) then
+    return 0
+  end
   local state = r and series.read(r)
   record.delete(sid, data)
   if state and state.waiting ~= '' then
-    cancel_waiting(state)
-    tenants.rehead(tenant)
+    cancel_waiting(sid, state)
   end
-  tenants.rehead(SCHEDULES)
+  return 1
 end
+
+local dropped, at = {}, shard.FIRST + 1
+while at <= #ARGV and shard.weight < record.BYTES do
+  dropped[#dropped + 1] = drop(ARGV[at], ARGV[at + 1])
+  at = at + 2
+end
+if cancelled then
+  tenants.rehead(tenant)
+end
+tenants.rehead(SCHEDULES)
 if shard.ended then
   require 'waiters'
   waiters.publish(shard.ended)
 end
-return { shard.NOW, bell.hang(false), data and 1 or 0 }
+return { shard.NOW, bell.hang(false), dropped }

@@ -1,15 +1,21 @@
 -- Begins tasks that were handed over: the lease of each delivery becomes that of its run.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard and endings, then: lease ms from now, then for each: stored id, token of the delivery (14
---         bytes), nonce of the worker (8 bytes), which makes the new token
+-- ARGV    those of shard and endings, then: lease ms from now, how many tasks one event of this target is to have (0
+--         where its function does not know), of all deliveries in one, 22 bytes each: token of the delivery (14) and
+--         nonce of the worker (8), which makes the new token; the stored id of each
 -- RETURNS {now, bell_at, {token, or "" where it is lost, run, how late it begins (ms)...}, end of the leases}, fewer
 --         than deliveries where its bytes ran out; the same delivery and nonce again get the same token
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local lease_ms = tonumber(ARGV[shard.FIRST])
-local ends_at, answers, late = shard.NOW + lease_ms, {}, {}
+local SIZE, HEAD = 22, '>c14c8'
+local FIRST = shard.FIRST + 2 -- before the stored ids
+local lease_ms, each, HEADS = tonumber(ARGV[shard.FIRST]), tonumber(ARGV[shard.FIRST + 1]), ARGV[shard.FIRST + 2]
+local count, ends_at = #HEADS / SIZE, shard.NOW + lease_ms
+local ENDS_AT = values.text_of(ends_at)
+local answers, late, leased = {}, {}, {}
+local fresh = {} -- those that begin
 local works = {} -- kind of what begins -> its target
 call('ZREM', shard.LEASED, '')
 
@@ -29,42 +35,91 @@ local function expire(sid, r)
   endings.notify(notifications)
 end
 
-local function begin(sid, r, token, nonce)
-  places.free_place(sid, r.target)
-  works[record.kind_of(r.rest)] = r.target
-  local ms = math.max(shard.NOW - r.due, 0)
-  late[ms] = (late[ms] or 0) + 1
-  r.target, r.delivery, r.fence, r.nonce, r.claimed = nil, token, shard.next_fence(), nonce, shard.NOW
-  call('HSET', shard.TASKS, sid, record.close(r))
+local function answer(i, token, run, ms)
+  answers[3 * i - 2], answers[3 * i - 1], answers[3 * i] = token, run, ms
 end
 
-for at = shard.FIRST + 1, #ARGV, 3 do
-  if shard.weight >= record.BYTES then
-    break
+-- Whether a record stands there as a delivery under this token, as a claim left it, and before its deadline. A record
+-- that broke since is not seen, as in a claim.
+local function waits(data, token)
+  if #data < fields.SMALLEST + fields.BEGUN_SIZE or byte(data, -1) ~= fields.HANDED
+    or sub(data, fields.TOKEN_FROM, fields.TOKEN_TO) ~= token then
+    return nil
   end
-  local sid, token, nonce = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  local r = record.open(call('HGET', shard.TASKS, sid))
-  if r and r.target and leases.is_leased(r, token) then
-    if leases.expired(r) then
-      expire(sid, r)
-    else
-      begin(sid, r, token, nonce)
-    end
+  local version, _, _, _, due, _, _, deadline = unpack_struct('>BI4I4I2I6I6I6I6', data)
+  local known = version >= fields.OLDEST and version <= fields.NEWEST
+  return known and (deadline == 0 or deadline > shard.NOW) and due
+end
+
+-- Notes what begins: its record is written at the end, once all fences are drawn in one.
+local function begin(i, sid, data, token, nonce, due)
+  local by, kind = unpack_struct(fields.LENGTHS_FORMAT, data, fields.FRONT_SIZE + fields.LENGTHS_AT)
+  local from = fields.FRONT_SIZE + fields.REST_SIZE + 1 + by
+  local size = byte(data, -fields.BEGUN_SIZE - 1)
+  local target = sub(data, -fields.BEGUN_SIZE - 1 - size, -fields.BEGUN_SIZE - 2)
+  local ms = math.max(shard.NOW - due, 0)
+  places.free_place(sid, target)
+  works[sub(data, from, from + kind - 1)] = target
+  late[ms] = (late[ms] or 0) + 1
+  fresh[#fresh + 1] = {
+    place = i, sid = sid, nonce = nonce, late = ms, data = data,
+    before = sub(data, 1, -fields.BEGUN_SIZE - 2 - size) .. token,
+  }
+end
+
+-- A delivery that does not wait as a claim left it: past its deadline, begun before, or gone.
+local function begin_not(i, sid, data, token, nonce)
+  local r = record.open(data)
+  if r and r.target and leases.is_leased(r, token) and leases.expired(r) then
+    expire(sid, r)
   end
   -- In a ledger of an earlier version it was handed over under a lease like any other: that is the worker's then.
   local plain = shard.LAYOUT < 5 and r and not r.target and leases.is_leased(r, token)
   if plain or (r and r.status == fields.LEASE and r.delivery == token and r.nonce == nonce) then
-    call('ZADD', shard.LEASED, ends_at, sid)
-    values.push(answers, leases.token_of(r), r.run)
-    answers[#answers + 1] = math.max(r.claimed - r.due, 0)
-  else
-    values.push(answers, '', 0)
-    answers[#answers + 1] = 0
+    values.push(leased, ENDS_AT, sid)
+    answer(i, leases.token_of(r), r.run, math.max(r.claimed - r.due, 0))
   end
 end
+
+local found, base, read_to, seen = nil, 0, 0, {}
+for i = 1, count do
+  if i > read_to then
+    if shard.weight >= record.BYTES then
+      break
+    end
+    base, read_to = i - 1, math.min(i - 1 + record.piece(i - 1), count)
+    found = call('HMGET', shard.TASKS, unpack(ARGV, FIRST + i, FIRST + read_to))
+  end
+  local sid, data = ARGV[FIRST + i], found[i - base]
+  local token, nonce = unpack_struct(HEAD, HEADS, SIZE * (i - 1) + 1)
+  answer(i, '', 0, 0)
+  if data and not seen[sid] then -- one that is there twice begins once
+    seen[sid] = true
+    local due = waits(data, token)
+    if due then
+      shard.weight = shard.weight + #data
+      begin(i, sid, data, token, nonce, due)
+    else
+      begin_not(i, sid, data, token, nonce)
+    end
+  end
+end
+
+if #fresh > 0 then
+  local fence, written, now = shard.next_fence(#fresh) - #fresh, {}, pack('>I6', shard.NOW)
+  for k, one in ipairs(fresh) do
+    local new = pack('>I6', fence + k) .. one.nonce
+    local run = sub(one.data, -fields.BEGUN_SIZE, fields.TOKEN_FROM - 1)
+    values.push(written, one.sid, one.before .. run .. new .. now .. sub(one.data, -2, -2) .. 'W')
+    values.push(leased, ENDS_AT, one.sid)
+    answer(one.place, new, unpack_struct('>I4', run), one.late)
+  end
+  values.in_pieces('HSET', shard.TASKS, written)
+end
+values.add_members(shard.LEASED, leased)
 lateness.count(late)
 for kind, target in pairs(works) do
-  busy.begins(target, kind, ends_at)
+  busy.begins(target, kind, ends_at, each)
 end
 if shard.ended or shard.occurred then
   require 'ends'

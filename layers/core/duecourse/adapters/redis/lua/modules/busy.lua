@@ -64,12 +64,26 @@ function busy.halve(r)
   end
 end
 
--- Notes that a target begins tasks of a kind, whose leases end then. A target with fewer places gets one more.
-function busy.begins(target, kind, ends_at)
+-- Notes how many tasks one event of this target is to have. Forgets it where a whole event fits.
+local function note_each(field, known, each)
+  if each >= FEWEST and known then
+    call('HDEL', shard.META, field)
+  elseif each < FEWEST and each ~= tonumber(known or nil) then
+    call('HSET', shard.META, field, values.text_of(each))
+  end
+end
+
+-- Notes that a target begins tasks of a kind, whose leases end then. A target with fewer places gets one more. `each` is
+-- how many tasks one event is to have, 0 where that is not known.
+function busy.begins(target, kind, ends_at, each)
   local by_target, by_kind = fields_of(target, kind)
-  local known = call('HMGET', shard.META, by_target, by_kind, 'fits:' .. target)
+  local field = 'each:' .. target
+  local known = call('HMGET', shard.META, by_target, by_kind, 'fits:' .. target, field)
   note(by_target, known[1], ends_at)
   note(by_kind, known[2], ends_at)
+  if each > 0 then
+    note_each(field, known[4], each)
+  end
   local fits, since = places_of(known[3])
   if fits then
     set_places(target, fits + 1, since)

@@ -110,10 +110,13 @@ function choice.put_off(broken)
 end
 
 -- Leases what was chosen in a round, with the fences after this one; `lease_end` is what stands behind each record and
--- its own nonce: no lease's token tells another's. Answers how many.
-function choice.lease(round, fence, nonces, lease_end)
+-- its own nonce: no lease's token tells another's. Of a claim, the first `at_once` are not claimed ahead. Answers how many.
+function choice.lease(round, fence, nonces, lease_end, at_once)
   local runs, to, count, delivery_end = round.runs, round.to, #round.runs, sub(lease_end, 1, -2) .. 'V'
-  local n = #handed - 2 * count
+  local n, ahead_end = #handed - 2 * count, lease_end
+  if #handed > 2 * at_once and shard.LAYOUT >= 5 then -- an earlier release reads the others, and knows no such trigger
+    ahead_end = sub(lease_end, 1, -3) .. string.char(byte(lease_end, -2) + fields.AHEAD) .. 'L'
+  end
   handout.log_claimed(fence + 1, count)
   for i = 1, count do
     n = n + 2
@@ -126,7 +129,8 @@ function choice.lease(round, fence, nonces, lease_end)
       handed[n] = handed[n] .. before .. pack(handout.LEASE_FRONT, runs[i] + 1, fence + i) .. nonce .. delivery_end
       later[n] = values.text_of(shard.NOW + target.ms)
     else
-      handed[n] = handed[n] .. pack(handout.LEASE_FRONT, runs[i] + 1, fence + i) .. nonce .. lease_end
+      handed[n] = handed[n] .. pack(handout.LEASE_FRONT, runs[i] + 1, fence + i) .. nonce
+        .. (n > 2 * at_once and ahead_end or lease_end)
     end
   end
   return count

@@ -58,8 +58,9 @@ function handover.handed_kinds(at)
     end
   end
   for name, target in pairs(targets) do
-    local known = call('HMGET', shard.META, 'out:' .. name, 'most:' .. name, 'fits:' .. name)
-    target.out, target.waited = tonumber(known[1] or 0), known[2]
+    local known = call('HMGET', shard.META, 'out:' .. name, 'most:' .. name, 'fits:' .. name,
+      'each:' .. name)
+    target.out, target.waited, target.each = tonumber(known[1] or 0), known[2], tonumber(known[4] or nil)
     fit(target, tonumber(match(known[3] or '', '^%d+')))
     target.free = target.most - target.out
   end
@@ -196,6 +197,19 @@ function handover.count_deliveries()
       call('HINCRBY', shard.META, 'out:' .. name, target.lent)
     end
   end
+end
+
+-- How many tasks one event is to have, {target, how many...}, of targets that this claim hands tasks to; nil where
+-- nothing is known.
+function handover.fitting()
+  local fitting = nil
+  for name, target in pairs(targets) do
+    if target.each and target.lent > 0 then
+      fitting = fitting or {}
+      values.push(fitting, name, target.each)
+    end
+  end
+  return fitting
 end
 
 -- Lets nothing ring for what waits any more, unless there is room for some of it still.

@@ -71,7 +71,9 @@ end
 local function take_successor(sid, r)
   local s = record.open(call('HGET', shard.TASKS, sid .. '+'))
   call('HDEL', shard.TASKS, sid .. '+')
-  call('HINCRBY', shard.META, 'successors', -1)
+  if call('HINCRBY', shard.META, 'successors', -1) <= 0 then
+    call('HDEL', shard.META, 'successors')
+  end
   r.flags = r.flags - fields.SUCCESSOR
   return s
 end

@@ -4,7 +4,7 @@
 -- by default is set anew by the next.
 local SET = {
   'paused', 'rate_count', 'priority', 'retention', 'lease', 'tenant_max_pending', 'tenant_max_bytes',
-  'tenant_adds_per_minute', 'shards',
+  'tenant_adds_per_minute', 'tenant_max_schedules', 'shards',
 }
 
 local function is_set()

@@ -36,8 +36,9 @@ local function bring_last(r, outcome)
 end
 
 -- A delivery that was not begun is scheduled again, later each time, with all its attempts. A strike, which is one that
--- the target was free to begin, may be its end; one that waited for a busy target is none, however often.
-function lapses.undelivered(r, strike, detail)
+-- the target was free to begin, may be its end; one that waited for a busy target is none, however often. With `soon`
+-- it keeps its due time after the first strike.
+function lapses.undelivered(r, strike, detail, soon)
   local outcome = strike and fields.RAN_UNDELIVERED or fields.RAN_RELEASE
   bring_last(r, outcome)
   local times = record.times_in_a_row(r, outcome) + 1
@@ -55,12 +56,20 @@ function lapses.undelivered(r, strike, detail)
     r.status = fields.DIED
     return false
   end
-  local longest = strike and LONGEST_DELAY or LONGEST_BUSY
-  r.status, r.due = fields.SCHEDULED, shard.NOW + math.min(FIRST_DELAY * 2 ^ (times - 1), longest)
+  local longest, delays = strike and LONGEST_DELAY or LONGEST_BUSY, soon and times - 1 or times
+  r.status = fields.SCHEDULED
+  if delays > 0 then
+    r.due = shard.NOW + math.min(FIRST_DELAY * 2 ^ (delays - 1), longest)
+  end
   return true
 end
 
 -- Lapsed leases. ------------------------------------------------------------------------------------------------------
+
+-- A bell rings for the end of each lease, so a lapsed one is taken back at once, unless the server stood still, or nobody
+-- could reach it: then the ends of its tasks and its extensions are still on their way.
+local UNATTENDED = 2000 -- ms after its end from which on a lease lapsed unattended
+local SPARED_FOR = 5000 -- ms that such a lease gets once: its worker asks again within a second
 
 -- When a task runs again whose lease lapsed: at once, which is from the lease's end on; where its run before lapsed
 -- too, once its policy's wait is over.
@@ -74,6 +83,9 @@ local function end_run(r, ended)
     return lapses.undelivered(r, false, 'waited for ' .. r.target .. ', which was busy with other tasks')
   elseif r.target then
     return lapses.undelivered(r, true, 'handed over to ' .. r.target .. ', but the function did not begin it')
+  end
+  if r.ahead then
+    return lapses.undelivered(r, true, 'claimed ahead by a worker that ended before it began', true)
   end
   local due = due_after_lapse(r, ended)
   record.remember(r, fields.RAN_LAPSED, 'the lease lapsed')
@@ -104,10 +116,33 @@ local function take_back_unread(sid, data)
   return data and 1 or 0
 end
 
+-- Those of some lapsed leases, {stored id, end...}, that are to be taken back; the others lapsed unattended, and get some
+-- seconds more, once: `spared` in meta is the end that they get.
+local function without_unattended(lapsed)
+  local known, kept, spared = tonumber(call('HGET', shard.META, 'spared') or 0), {}, {}
+  local goes_on = known > shard.NOW and known <= shard.NOW + SPARED_FOR
+  local ends_at = goes_on and known or shard.NOW + SPARED_FOR
+  for i = 1, #lapsed, 2 do
+    local ended = tonumber(lapsed[i + 1])
+    if ended ~= known and shard.NOW - ended > UNATTENDED then
+      values.push(spared, values.text_of(ends_at), lapsed[i])
+    else
+      values.push(kept, lapsed[i], ended)
+    end
+  end
+  if spared[1] then
+    call('ZREM', shard.LEASED, '') -- this may be the script's first write, and memory short
+    values.in_pieces('ZADD', shard.LEASED, spared)
+    call('HSET', shard.META, 'spared', values.text_of(ends_at))
+  end
+  return kept
+end
+
 -- Takes back lapsed leases, {stored id, end...}, and no more once their records weigh `most` bytes. Answers how many,
 -- how many of them died, and whether it stopped at that bound; tenants that it could not serve it adds to `want`. It
 -- begins with ZREM, which runs where memory is short.
 function lapses.reclaim(lapsed, want, most)
+  lapsed = without_unattended(lapsed)
   local reclaimed, died, stopped, ended = 0, 0, false, {}
   for i = 1, #lapsed, 2 do
     local sid = lapsed[i]
@@ -124,7 +159,7 @@ function lapses.reclaim(lapsed, want, most)
       if data and record.is_foreign(data) then -- of a later version: left alone for a while
         call('ZADD', shard.LEASED, shard.NOW + record.PUT_OFF, sid)
       else
-        died = died + (r and take_back(sid, tenant, r, tonumber(lapsed[i + 1])) or take_back_unread(sid, data))
+        died = died + (r and take_back(sid, tenant, r, lapsed[i + 1]) or take_back_unread(sid, data))
         ended[tenant] = (ended[tenant] or 0) - 1
       end
       reclaimed = reclaimed + 1

@@ -2,6 +2,9 @@
 
 local TENTH = 10 -- of the places: so many must be free before it rings for what waits, so that few hand-overs take many
 
+local LOOKED_AT = 500 -- of what waits, in one sweep
+local MOST_WANTED = 64 -- fewer than the tenants that one sweep declares
+
 local freed, left -- target -> how many places its tasks have left, and what named those in the index
 
 function places.begin()
@@ -54,4 +57,69 @@ function places.give_places()
     end
   end
   freed, left = {}, {}
+end
+
+-- Those of some entries that wait no more: the task ended, was moved, replaced or taken since it was put aside.
+local function strays_among(members, count)
+  local strays, targets = {}, {}
+  for i = 1, count do
+    local target, aside, sid = match(members[i], '^(%Z+)%z%d+(%d%d%d%d%d%d%d%d%d%d%d%d%d)%z(.*)$')
+    local at = sid and call('ZSCORE', shard.DUE[tenants.tenant_of(sid)], sid)
+    if not at or tonumber(at) ~= tonumber(aside) then
+      strays[#strays + 1], targets[target or ''] = members[i], true
+    end
+  end
+  return strays, targets
+end
+
+-- How many entries come before the first of a tenant whose due set is not among KEYS. Such tenants it adds to `want`.
+local function count_known(members, want)
+  local known, wanted = #members, {}
+  for i, member in ipairs(members) do
+    local tenant = tenants.tenant_of(match(member, '^%Z+%z%d+%z(.*)$') or '')
+    if tenant ~= '' and not shard.DUE[tenant] then
+      known = math.min(known, i - 1)
+      if not wanted[tenant] and #want < MOST_WANTED then
+        wanted[tenant], want[#want + 1] = true, tenant
+      end
+    end
+  end
+  return known
+end
+
+-- Forgets a target for which nothing waits, and that a claim is to hand over what waits, where nothing does.
+local function forget_targets(targets)
+  for target in pairs(targets) do
+    if not places.waiting_for(target, '1')[1] then
+      call('HDEL', shard.META, 'most:' .. target)
+    end
+  end
+  if call('ZLEXCOUNT', shard.WAITING, '[\1', '+') == 0 then
+    call('HDEL', shard.META, 'wake')
+    shard.WAKE = nil
+  end
+end
+
+-- A bounded step through the entries of what waits for a place, after `from`, the last of the step before: forgets those
+-- that wait no more. Whatever takes a task out of its due set leaves its entry to this. Answers whether there may be
+-- more of such.
+function places.forget_strays(from, want)
+  local members = call('ZRANGEBYLEX', shard.WAITING, from and '(' .. from or '[\1', '+', 'LIMIT', '0', LOOKED_AT)
+  if #members == 0 and not from then
+    return false
+  end
+  local known = count_known(members, want)
+  local strays, targets = strays_among(members, known)
+  local ends = known == #members and known < LOOKED_AT
+  call('ZREM', shard.LEASED, '') -- this may be a script's first write, and memory short
+  if ends then
+    call('HDEL', shard.META, 'waiting')
+  elseif known > 0 then
+    call('HSET', shard.META, 'waiting', members[known])
+  end
+  values.in_pieces('ZREM', shard.WAITING, strays)
+  if #strays > 0 then
+    forget_targets(targets)
+  end
+  return #strays > 0 and not ends
 end

@@ -3,7 +3,7 @@
 -- KEYS    as in shard.lua, with the due set of schedules
 -- ARGV    shard's
 
-local CREATED, CHANGED, KEPT, CONFLICT, DAMAGED = 1, 2, 3, -2, -6
+local CREATED, CHANGED, KEPT, CONFLICT, DAMAGED, OVER_SCHEDULES = 1, 2, 3, -2, -6, -18
 
 -- What a change keeps of the state: who has ended since it was read, and who has not. False where it has fired since.
 local function merge(new, old)
@@ -34,6 +34,9 @@ local function refusal(sid, version, data, old, fresh)
 end
 
 local function over_quota(sid, tenant, old, fresh)
+  if not old and quotas.no_schedule_left(tenant) then
+    return OVER_SCHEDULES, 0
+  end
   local size = weights.size_of(sid, fresh)
   local given_up = old and old.flags % weights.TWICE > 0 and weights.size_of(sid, old) or 0
   return quotas.refusal(tenant, old and 0 or 1, size - given_up, old and 0 or 1, 1, size)

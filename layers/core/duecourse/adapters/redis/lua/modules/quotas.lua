@@ -13,14 +13,17 @@ local LOOKED_AT = 500 -- fields of meta, in one sweep
 local OVER_PENDING, OVER_BYTES, OVER_ADDS = -12, -13, -14
 local BEYOND = -14 -- and less: of the first, second and third quota
 
--- This shard's part of each of a tenant's quotas, nil where there is none: of pending tasks, bytes, adds.
-local function limits_of(tenant, own)
-  local pending, bytes, adds
-  local text = own[4]
+-- The deployment's quotas of a tenant, as its line has them: of pending tasks, bytes, adds, schedules.
+local function defaults_of(tenant, text)
   if text then
     local from = string.find(text, '\n' .. tenant .. ' ', 1, true) or string.find(text, '\n- ', 1, true)
-    pending, bytes, adds = match(text, '^\n%S+ (%S+) (%S+) (%S+)', from)
+    return match(text, '^\n%S+ (%S+) (%S+) (%S+) ?([^\n]*)', from)
   end
+end
+
+-- This shard's part of each of a tenant's quotas, nil where there is none: of pending tasks, bytes, adds.
+local function limits_of(tenant, own)
+  local pending, bytes, adds = defaults_of(tenant, own[4])
   return shard.part_of(own[1] or pending), shard.part_of(own[2] or bytes), shard.part_of(own[3] or adds)
 end
 
@@ -66,6 +69,17 @@ function quotas.refusal(tenant, pending, bytes, adds, tasks, size)
   if wait > 0 then
     return OVER_ADDS, wait
   end
+end
+
+-- Answers whether a tenant has as many schedules as it may, with those whose span is being filled.
+function quotas.no_schedule_left(tenant)
+  if tenant == '-' or not match(shard.QUOTAS or '', 's') then
+    return false
+  end
+  local own = call('HMGET', shard.META, 'tenant_max_schedules', 'default_quotas')
+  local _, _, _, default = defaults_of(tenant, own[2])
+  local most, index = shard.part_of(own[1] or default), '*/' .. tenant
+  return most and call('ZLEXCOUNT', shard.GROUPS, '[' .. index .. '\0', '(' .. index .. '\1') >= most
 end
 
 -- Forgets the minutes that are past, a bounded step.

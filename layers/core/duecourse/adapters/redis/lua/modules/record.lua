@@ -225,6 +225,9 @@ function record.open(data)
     r.status, r.target, r.delivery = fields.LEASE, target, delivery
     local at = #data - fields.BEGUN_SIZE + 1
     r.run, r.fence, r.nonce, r.claimed, r.trigger = unpack_struct(fields.BEGUN_FORMAT, data, at)
+    if r.trigger >= fields.AHEAD then -- whoever writes the record anew takes its run for begun
+      r.trigger, r.ahead = r.trigger - fields.AHEAD, true
+    end
   end
   if ended then
     r.status, r.last = fields.FINISHED, fields.RAN_DONE
@@ -269,9 +272,24 @@ function record.group_of(rest)
   return sub(rest, kind_end + 1, group_end)
 end
 
+-- What names a schedule in the index of groups, where it stands by its tenant.
+local function schedule_member(sid)
+  return layout.group_member(sid, match(sid, '^%*/([^/]*)'))
+end
+
+-- Puts a schedule into that index, where those of a tenant are counted (modules/quotas.lua); a pass of the sweep puts
+-- all into it that were there before.
+function record.join_schedules(sid)
+  if match(shard.QUOTAS or '', 's') then
+    call('ZADD', shard.GROUPS, '0', schedule_member(sid))
+  end
+end
+
 -- What names a task in its group's index, of a record as it stands; nil where it is of no group, or cannot be read.
 function record.member_of_group(sid, data)
-  if #data < fields.SMALLEST or record.is_foreign(data) then
+  if byte(sid) == SCHEDULE then
+    return schedule_member(sid)
+  elseif #data < fields.SMALLEST or record.is_foreign(data) then
     return nil
   end
   local by, kind, group = unpack_struct(fields.LENGTHS_FORMAT, data, fields.FRONT_SIZE + fields.LENGTHS_AT)
@@ -307,7 +325,9 @@ end
 
 function record.join_group(sid, rest)
   local group = record.group_of(rest)
-  if group ~= '' and byte(sid) ~= SCHEDULE and not record.is_notification(sid) then
+  if byte(sid) == SCHEDULE then
+    record.join_schedules(sid)
+  elseif group ~= '' and not record.is_notification(sid) then
     call('ZADD', shard.GROUPS, 0, layout.group_member(sid, group))
   end
 end

@@ -8,20 +8,26 @@
 --         4 leased  zset, stored id -> end of the lease
 --         5 done    zset, stored id -> when it was done or cancelled
 --         6 dead    zset, stored id -> when it died
---         7 groups  zset, all scores 0, "<tenant>/<group>\0<stored id>"
---         8 meta    hash: fence, running:<tenant> while any is, clock and bell_at (travel), successors: how many wait,
+--         7 groups  zset, all scores 0, "<tenant>/<group>\0<stored id>"; where schedules
+--                   are counted, of each "*/<tenant>\0<stored id>"
+--         8 meta    hash: fence, running:<tenant> while any is, clock and bell_at (travel), successors: how many wait, while any does,
 --                   logged: the sum of `log`, late_slot: the newest in `late`; shards: how many the queue has where
 --                   that is or was not 1, or "<from>><to>#<who>" while they are changed; how the whole queue is set,
 --                   where it is: paused, max_running, rate_count, rate_per (ms), tenant_max_running, priority,
---                   retention, lease (ms); defaulted: 1 where max_running is a default, 2 where tenant_max_running is
---                   one too; dead_swept: when a sweep first looked for old dead tasks; idle: "<fence>:<since>" of a shard without tasks or settings, leaving
---                   where it is being forgotten; out:<target> how many were handed over and are not begun, while any
+--                   retention, lease (ms); revision: which version of these settings that is, in a queue of several
+--                   shards; unpark: how far a pass is that wakes parked tenants, while one is under way; clear: how far
+--                   wrong counts are forgotten, likewise (modules/weights.lua); defaulted: 1 where max_running is a default, 2 where tenant_max_running is
+--                   one too; dead_swept: when a sweep first looked for old dead tasks; spared: the end of leases that lapsed unattended and
+--                   got some seconds more, until a sweep finds them gone (modules/lapses.lua); idle: "<fence>:<since>" of a shard without tasks or settings, leave: how
+--                   far it is forgotten, leaving where it is being forgotten; out:<target> how many were handed over and are not begun, while any
 --                   is; most:<target> how many may be, while tasks wait for that (0 of kind:<kind>, for whoever has it); wake: 1 while a claim may hand over
---                   what waits; busy:<target>, busy:kind:<kind> until when a function that is handed tasks counts as
---                   busy, fits:<target> "<how many>:<since>", what it may have while that is fewer (modules/busy.lua); layout: the version in which records are written, 4 where it is not there; bodies: how
+--                   what waits; waiting: the entry of `waiting` after which a sweep looks on; busy:<target>, busy:kind:<kind> until when a function that is handed tasks counts as
+--                   busy, fits:<target> "<how many>:<since>", what it may have while that is fewer (modules/busy.lua);
+--                   each:<target> how many tasks one event of it is to have, while it has no time for ten; layout: the version in which records are written, 4 where it is not there; bodies: how
 --                   many payloads stand apart, while any does; drawn, others, others_at, rewrite: modules/versions.lua;
---                   tenant_max_pending, tenant_max_bytes, tenant_adds_per_minute, default_quotas: those of the
---                   deployment (modules/settings.lua), and quotas: a letter of each that is set (p, b, a), while any
+--                   tenant_max_pending, tenant_max_bytes, tenant_adds_per_minute, tenant_max_schedules, default_quotas:
+--                   those of the deployment (modules/settings.lua), and quotas: a letter of each that is set (p, b,
+--                   a, s), while any
 --                   is; bytes:<tenant>: modules/weights.lua; adds:<tenant>, adds: modules/quotas.lua; awaited: until
 --                   when somebody waits for ends of tasks (ms)
 --         9 bell    string with a TTL: the instant at which it goes
@@ -35,10 +41,12 @@
 --         14...     due:<tenant> zset, stored id -> due_at (of a notification, `due_score`), of each tenant that the
 --                   verb is about. A schedule is a record as a task's, "*/<tenant>/<id>", in due:* by when it next
 --                   fires (fields.NEVER: it does not); of a group only for its shard's sake (modules/series.lua)
--- ARGV    1 the clock's override, "" for the server's   2 the head channel   3 how many shards the queue has
+-- ARGV    1 the clock: "<ms>" the server's, and the instant until which the call is valid; "" the server's, of a call
+--         that changes nothing; "=<ms>" this time in place of the server's
+--         2 the head channel   3 how many shards the queue has
 --         then the verb's own
 -- RETURNS a negative number alone: -8 the shard is not registered, -9 an override where the clock does not travel,
---         -10 the queue has another number of shards
+--         -10 the queue has another number of shards; or the error LATE, where the call is not valid any more
 --
 -- A module is made once, where the store is in this process, and a verb runs many times: whatever depends on the call
 -- is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this one:
@@ -101,7 +109,7 @@ end
 function shard.begin()
   name_keys()
   shard.HEAD_CHANNEL, shard.COUNT, shard.FIRST = ARGV[2], ARGV[3], 4
-  shard.TRAVEL = ARGV[1] ~= ''
+  shard.TRAVEL = ARGV[1] >= '='
   local count, clock = shard.read_meta()
   if (count or shard.COUNT) ~= shard.COUNT then
     return -10
@@ -110,6 +118,9 @@ function shard.begin()
   end
   shard.NOW = values.now(ARGV[1]) -- once, for it moves while a script runs
   shard.NOW_TEXT = values.text_of(shard.NOW)
+  if ARGV[1] < shard.NOW_TEXT and ARGV[1] ~= '' then -- as texts, of 13 digits until 2286
+    return redis.error_reply(values.LATE)
+  end
   shard.weight, shard.woken, shard.notified, shard.ended, shard.COUNTED = 0, false, false, false, 0
   shard.occurred = false
 end

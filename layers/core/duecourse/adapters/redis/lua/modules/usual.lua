@@ -16,17 +16,17 @@ function usual.begin()
     return nil
   end
   local meta = KEYS[8]
-  local now, hung = tonumber(ARGV[1]), nil
-  if now then
-    hung = call('HGET', meta, 'bell_at')
-  else
+  local now, valid, hung = nil, tonumber(ARGV[1]), nil
+  if valid then
     local time = call('TIME')
     now, hung = time[1] * 1000 + math.floor(time[2] / 1000), call('GET', KEYS[9])
+  else
+    now, hung = tonumber(sub(ARGV[1], 2)), call('HGET', meta, 'bell_at')
   end
   local after = match(at, '^%+(%d+)$')
   local due = after and now + after or tonumber(at)
   hung = tonumber(hung or nil)
-  if hung and now <= hung and hung <= due and now < due and #rest <= fields.INSIDE then
+  if hung and now <= (valid or now) and now <= hung and hung <= due and now < due and #rest <= fields.INSIDE then
     local tenant, first = match(sid, '^[^/]*'), call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
     local head = tonumber(first[1] == tenant and first[2] or call('ZSCORE', KEYS[2], tenant) or nil)
     local lease = tonumber(call('ZRANGE', KEYS[4], '0', '0', 'WITHSCORES')[2])
@@ -36,7 +36,7 @@ function usual.begin()
     local known = call('HMGET', meta, 'layout', 'leaving', 'wake', 'shards', 'clock', 'fence', 'quotas')
     local version, leaving, wake, shards, clock, fence, quotas = unpack(known)
     local ours = version == fields.NEWEST_TEXT and not leaving and not wake and (shards or ARGV[3]) == ARGV[3]
-      and (clock or ARGV[1] == '') and not quotas
+      and (clock or valid) and not quotas
     if right and ours and call('HEXISTS', KEYS[1], sid) == 0 then
       local drawn = call('HINCRBY', meta, 'fence', fences.step(fence or 0, now, 1))
       local data = layout.fresh_record(fields.NEWEST, 0, due, now, drawn, 0, rest)

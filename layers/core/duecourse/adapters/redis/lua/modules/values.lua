@@ -5,10 +5,14 @@ function values.text_of(number)
   return string.format('%d', number)
 end
 
--- The time in epoch milliseconds: the clock's override, or the server's where that is "".
-function values.now(override)
-  local time = override == '' and call('TIME')
-  return time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(override)
+-- A request can be held up on its way, in a connection that is closed by now, and reach the server when its caller has
+-- given up, and has done something else since. So each script that changes anything compares its clock.
+local LATE = 'LATE the request came after its caller had given it up: nothing is changed'
+
+-- The time in epoch milliseconds, by a clock (modules/shard.lua).
+function values.now(clock)
+  local time = clock < '=' and call('TIME')
+  return time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(sub(clock, 2))
 end
 
 -- Runs a command over many arguments, in pieces that Lua's stack holds.

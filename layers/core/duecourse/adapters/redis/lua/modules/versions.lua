@@ -90,8 +90,12 @@ end
 -- A bounded step through the records after the version was raised. Answers how many were rewritten, and whether there
 -- may be more.
 function versions.rewrite()
-  local place = call('HGET', shard.META, 'rewrite')
-  if not place then
+  local known = call('HMGET', shard.META, 'rewrite', 'clear')
+  local place = known[1]
+  if known[2] and not place then
+    call('ZREM', shard.LEASED, '')
+    return 0, not weights.clear(known[2]) or settings.note_quotas()
+  elseif not place then
     return 0, false
   end
   local cursor, changed = match(place, '^(%d+)(%+?)$')
@@ -109,6 +113,9 @@ function versions.rewrite()
           bodies.drop({ name })
         end
       else
+        if byte(name) == record.SCHEDULE then
+          record.join_schedules(name)
+        end
         if weights.recount(name, data) then
           changed, data = '+', call('HGET', shard.TASKS, name)
         end
@@ -123,10 +130,9 @@ function versions.rewrite()
   if left then
     call('HSET', shard.META, 'rewrite', cursor == '0' and cursor or cursor .. changed)
   else
-    call('HDEL', shard.META, 'rewrite')
+    call('HDEL', shard.META, 'rewrite', 'clear')
     if not weights.are_counted() then
-      weights.clear()
-      left = settings.note_quotas()
+      left = not weights.clear('0') or settings.note_quotas()
     end
   end
   return done, left

@@ -115,11 +115,21 @@ function weights.recount(name, data)
   return true
 end
 
--- What is left once nothing is counted is wrong.
-function weights.clear()
-  for _, field in ipairs(call('HKEYS', shard.META)) do
-    if sub(field, 1, 6) == 'bytes:' then
-      call('HDEL', shard.META, field)
+local LOOKED_AT = 500 -- fields of meta, in one step
+
+-- What is left once nothing is counted is wrong: a bounded step that forgets it. Answers whether it was the last.
+function weights.clear(cursor)
+  local found, wrong = call('HSCAN', shard.META, cursor, 'COUNT', LOOKED_AT), {}
+  for i = 1, #found[2], 2 do
+    if sub(found[2][i], 1, 6) == 'bytes:' then
+      wrong[#wrong + 1] = found[2][i]
     end
   end
+  values.in_pieces('HDEL', shard.META, wrong)
+  if found[1] == '0' then
+    call('HDEL', shard.META, 'clear')
+  else
+    call('HSET', shard.META, 'clear', found[1])
+  end
+  return found[1] == '0'
 end

@@ -1,0 +1,128 @@
+"""Connections to the nodes of a cluster, which are refused at once while a node is known not to answer.
+
+Else each command for a node that stands still would wait for its timeout, and with it whatever its caller has to do on
+other nodes.
+"""
+
+import threading
+import time
+from functools import cache
+from typing import Any
+
+import redis
+from redis.connection import ConnectionPool
+from redis.exceptions import AuthenticationError
+
+from duecourse.domain.backoff import ceiling_ms
+from duecourse.domain.task import RetryPolicy
+
+TRIAL_S = 0.25
+"""Time that a node has to answer a trial, which whoever makes it waits for."""
+PAUSES = RetryPolicy(backoff_ms=200, max_backoff_ms=2_000)
+"""Pauses between trials of a node that does not answer."""
+SILENT = "the node has not answered, and is tried again within seconds"
+
+
+class Outage:
+    """Knowledge of all connections to one node about whether it answers; for many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._trial_at = 0.0
+
+    @property
+    def lasts(self) -> bool:
+        """True if the node did not answer when it was last asked."""
+        return self._failures > 0
+
+    def note(self) -> None:
+        """A command or a trial had no answer."""
+        with self._lock:
+            self._failures += 1
+            self._trial_at = time.monotonic() + ceiling_ms(PAUSES, self._failures) / 1000
+
+    def end(self) -> None:
+        """A trial was answered."""
+        self._failures = 0
+
+    def take_trial(self) -> bool:
+        """True for one caller each time that a trial is due."""
+        with self._lock:
+            is_due = time.monotonic() >= self._trial_at
+            if is_due:
+                self._trial_at = time.monotonic() + TRIAL_S
+            return is_due
+
+
+class Noticing:
+    """Part of a connection that notes in `outage` where its server does not answer."""
+
+    def __init__(self, *arguments: Any, outage: Outage | None = None, **options: Any) -> None:
+        self._outage = outage
+        super().__init__(*arguments, **options)
+
+    def connect_check_health(self, *arguments: Any, **options: Any) -> None:
+        """Connect and log in. Raises what redis-py does."""
+        try:
+            super().connect_check_health(*arguments, **options)  # type: ignore[misc]
+        except AuthenticationError:
+            raise  # it answers
+        except (redis.ConnectionError, redis.TimeoutError):
+            self._note()
+            raise
+
+    def read_response(self, *arguments: Any, **options: Any) -> Any:
+        """Read an answer. Raises what redis-py does."""
+        try:
+            return super().read_response(*arguments, **options)  # type: ignore[misc]
+        except redis.TimeoutError:
+            self._note()
+            raise
+
+    def _note(self) -> None:
+        if self._outage:
+            self._outage.note()
+
+
+@cache
+def noticing(connection_class: type) -> type:
+    """The same class of connections, with a part that notes where the server does not answer."""
+    return type(f"Noticing{connection_class.__name__}", (Noticing, connection_class), {})
+
+
+class NodePool(ConnectionPool):
+    """Connections to one node; while it does not answer, one caller now and then tries it, and all others are refused.
+
+    Raises redis.ConnectionError for those.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.connection_class = noticing(self.connection_class)
+        self._outage = self.connection_kwargs["outage"] = Outage()
+
+    def get_connection(self, *command: Any, **options: Any) -> Any:
+        """A connection, where the node is not known to be away."""
+        if self._outage.lasts and not self._answers():
+            raise redis.ConnectionError(SILENT)
+        return super().get_connection(*command, **options)
+
+    def _answers(self) -> bool:
+        if not self._outage.take_trial():
+            return False
+        bounds = {"socket_timeout": TRIAL_S, "socket_connect_timeout": TRIAL_S, "outage": None}
+        trial: Any = self.connection_class(**{**self.connection_kwargs, **bounds})
+        try:
+            trial.connect()
+            trial.send_command("PING")
+            trial.read_response()
+        except redis.ResponseError:
+            pass  # it answers
+        except (redis.RedisError, OSError):
+            self._outage.note()
+            return False
+        finally:
+            trial.disconnect()
+        self._outage.end()
+        return True
