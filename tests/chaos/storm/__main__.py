@@ -1,8 +1,8 @@
 """`python -m tests.chaos.storm SEED`: storms on every stage, and a report.
 
-    python -m tests.chaos.storm 7
-    python -m tests.chaos.storm 7 --stage cluster --tasks 2000 --schedules 200 --seconds 60
-    python -m tests.chaos.storm 7 --report report.md --picture storm.svg
+python -m tests.chaos.storm 7
+python -m tests.chaos.storm 7 --stage cluster --tasks 2000 --schedules 200 --seconds 60
+python -m tests.chaos.storm 7 --report report.md --picture storm.svg
 """
 
 import argparse
@@ -29,7 +29,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=180, help="length of the first stage; the others have a third")
     parser.add_argument("--amqp", default="amqp://guest:guest@127.0.0.1:5672/", help="a RabbitMQ; empty for none")
     parser.add_argument("--picture", type=Path, help="where the picture of the lateness is to be written")
-    parser.add_argument("--fair", action="store_true", help="no faults: what the storm finds is then the storm's own fault")
+    parser.add_argument(
+        "--fair", action="store_true", help="no faults: what the storm finds is then the storm's own fault"
+    )
     parser.add_argument("--without", action="append", default=[], help="a fault to leave out; may be repeated")
     parser.add_argument("--only", action="append", default=[], help="a fault to have alone; may be repeated")
     parser.add_argument("--keep", type=Path, help="a folder for logs, kept")

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import urllib3
@@ -16,6 +16,7 @@ from tests.chaos.storm.plan import HTTP_LANES, Step
 TRIES = 4
 PAUSE_S = 1.0
 REFUSED = frozenset(range(400, 500)) - {408, 429}
+PEOPLE = ("Ada", "Max")
 MAX_ATTEMPTS = {"w.killer": 2}
 
 
@@ -54,15 +55,20 @@ class Lane(threading.Thread):
 
     def _take(self, step: Step) -> None:
         """Ask until it is known what came of it, a few times at most."""
-        due_at = now_ms() + int(step.fields.get("delay", 0) * 1_000)
+        now = now_ms()
+        due_at = _due_at(step, now)
         ask = self._by_http(step, due_at) if self._http and self._work.api else self._by_python(step, due_at)
         for n in range(TRIES):
             sent_at = now_ms()
             said = ask()
-            asked = Asked(
-                step.verb, step.queue, step.id, sent_at, now_ms(), said.answer, step.fields.get("v", 0), due_at, said.words
-            )  # fmt: skip
-            self._book.note(asked)
+            for one in step.fields.get("tasks", [step]):
+                verb = "add" if step.verb == "batch" else step.verb
+                due = _due_at(one, now)
+                self._book.note(
+                    Asked(
+                        verb, one.queue, one.id, sent_at, now_ms(), said.answer, one.fields.get("v", 0), due, said.words
+                    )
+                )
             if said.answer is not Answer.UNKNOWN:
                 return
             time.sleep(PAUSE_S * (n + 1))
@@ -87,6 +93,10 @@ class Lane(threading.Thread):
 
     def _replace(self, step: Step, due_at: int) -> Callable[[], object]:
         return self._add(step, due_at, "replace")
+
+    def _batch(self, step: Step, due_at: int) -> Callable[[], object]:
+        tasks: Any = [self._task(one, _due_at(one, due_at), "keep") for one in step.fields["tasks"]]
+        return lambda: self._client.add_many(tasks)
 
     def _move(self, step: Step, due_at: int) -> Callable[[], object]:
         return lambda: self._client.move(step.id, step.queue, due_at=_instant(due_at))
@@ -119,7 +129,12 @@ class Lane(threading.Thread):
     def _task(self, step: Step, due_at: int, how: str) -> dict[str, Any]:
         """The fields of an add."""
         kind, v = step.fields["kind"], step.fields["v"]
-        task: dict[str, Any] = {"id": step.id, "queue": step.queue, "kind": kind, "due_at": _instant(due_at).isoformat()}
+        task: dict[str, Any] = {
+            "id": step.id,
+            "queue": step.queue,
+            "kind": kind,
+            "due_at": _instant(due_at).isoformat(),
+        }
         to = f"{self._work.receiver}/{step.queue}/{step.id}/{v}"
         if kind == "webhook":
             task["payload"] = {"url": to, "body": {"v": v}}
@@ -136,11 +151,19 @@ class Lane(threading.Thread):
     def _by_http(self, step: Step, due_at: int) -> Callable[[], Said]:
         """The same request each time, with the same Idempotency-Key."""
         place = f"/tasks/{step.id}?queue={step.queue}"
+        tasks: list[Step] = step.fields.get("tasks", [])
         method, path, body = {
             "add": lambda: ("POST", "/tasks", self._task(step, due_at, "keep")),
             "replace": lambda: ("POST", "/tasks", self._task(step, due_at, "replace")),
             "move": lambda: ("PATCH", place, {"due_at": _instant(due_at).isoformat()}),
             "cancel": lambda: ("DELETE", place, None),
+            "batch": lambda: (
+                "POST",
+                "/tasks/batch",
+                {"tasks": [self._task(one, _due_at(one, due_at), "keep") for one in tasks]},
+            ),
+            "remind": lambda: ("POST", "/reminders", _reminder(step)),
+            "cancel_reminder": lambda: ("DELETE", f"/reminders/{step.id}", None),
         }[step.verb]()
         key = f'"{step.queue}-{step.id}-{step.verb}-{step.at:.3f}"'
 
@@ -167,6 +190,19 @@ def close(lanes: Iterable[Lane]) -> None:
         with suppress(Exception):
             if lane._http:
                 lane._http.clear()
+
+
+def _due_at(step: Step, now: int) -> int:
+    """The due time that a step asks for, counted from now (epoch ms)."""
+    return now + int(step.fields.get("delay", 0) * 1_000)
+
+
+def _reminder(step: Step) -> dict[str, Any]:
+    starts = datetime.now(UTC) + timedelta(seconds=step.fields["starts"])
+    people = [{"name": name, "email": f"{step.id}.{name.lower()}@example.com"} for name in PEOPLE]
+    return {
+        "id": step.id, "subject": step.id, "starts_at": starts.isoformat(), "remind_before": ["PT30S"], "recipients": people,
+    }  # fmt: skip
 
 
 def _instant(at: int) -> datetime:

@@ -24,7 +24,13 @@ from tests.support.workers import command
 
 HANDLERS = Path(__file__).with_name("handlers")
 CLEAN = {name: value for name, value in ENVIRONMENT.items() if not name.startswith(("DUECOURSE_", "AWS_"))}
-SETTINGS = {"RETENTION": "P400D", "DEAD_RETENTION": "P400D", "SHARDS": '{"wide": 4}', "LEASE": "PT30S", "RESULTS_TABLE": ""}
+SETTINGS = {
+    "RETENTION": "P400D",
+    "DEAD_RETENTION": "P400D",
+    "SHARDS": '{"wide": 4}',
+    "LEASE": "PT30S",
+    "RESULTS_TABLE": "",
+}
 """Settings of every process: what ended is kept until it was compared, whatever the server's clock does."""
 
 
@@ -67,7 +73,12 @@ class Workers:
         while not self._over.is_set():
             with (self._folder / f"worker-{n}.log").open("ab") as errors:
                 process = subprocess.Popen(
-                    [*map(str, tie()), *line], env=self._given, cwd=HANDLERS, stdout=subprocess.PIPE, stderr=errors, text=True
+                    [*map(str, tie()), *line],
+                    env=self._given,
+                    cwd=HANDLERS,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    text=True,
                 )
                 self._running[n] = process
                 assert process.stdout
@@ -141,7 +152,19 @@ def local_stack(folder: Path, given: Mapping[str, str]) -> Iterator[LocalStack]:
     for name in ("app.py", "storm_work.py"):
         shutil.copy(HANDLERS / name, own)
     (own / "log.txt").write_text(given["STORM_LOG"])
-    options = ("--port", "0", "--lambda-port", "0", "--aws-port", "0", "--tick", "5", "--json", "--store", given["DUECOURSE_STORE"])
+    options = (
+        "--port",
+        "0",
+        "--lambda-port",
+        "0",
+        "--aws-port",
+        "0",
+        "--tick",
+        "5",
+        "--json",
+        "--store",
+        given["DUECOURSE_STORE"],
+    )
     line = [*map(str, tie()), sys.executable, "-m", "duecourse_local", "up", *options]
     stack = {name: value for name, value in given.items() if name not in {"DUECOURSE_STORE", "PYTHONPATH"}}
     with (

@@ -26,7 +26,10 @@ def drawn(title: str, begun_at: int, late: Sequence[tuple[int, int]], faults: Se
         share = log10(min(max(late_ms, LEAST_MS), MOST_MS) / LEAST_MS) / log10(MOST_MS / LEAST_MS)
         return HEIGHT - FOOT - (HEIGHT - FOOT - TOP) * share
 
-    parts = [f'<rect class="page" width="{WIDTH}" height="{HEIGHT}"/>', f'<text class="text head" x="12" y="22">{escape(title)}</text>']
+    parts = [
+        f'<rect class="page" width="{WIDTH}" height="{HEIGHT}"/>',
+        f'<text class="text head" x="12" y="22">{escape(title)}</text>',
+    ]
     for ms in (1, 10, 100, 1_000, 10_000, 100_000):
         words = f"{ms} ms" if ms < 1_000 else f"{ms // 1_000} s"
         parts.append(f'<path class="line" d="M{LEFT} {y(ms):.0f}H{WIDTH - RIGHT}"/>')
@@ -40,8 +43,12 @@ def drawn(title: str, begun_at: int, late: Sequence[tuple[int, int]], faults: Se
     parts += [f'<circle class="dot" cx="{x(at):.1f}" cy="{y(ms):.1f}" r="1.3"/>' for at, ms in thinned(late)]
     seconds = (ends_at - begun_at) // 1_000
     for second in range(0, seconds + 1, 10 if seconds < 200 else 30):
-        parts.append(f'<text class="soft" x="{x(begun_at + second * 1_000):.0f}" y="{HEIGHT - FOOT + 16}" text-anchor="middle">{second} s</text>')
-    parts.append(f'<text class="soft" x="12" y="{HEIGHT - 8}">how late each task began, by the time at which it began</text>')
+        parts.append(
+            f'<text class="soft" x="{x(begun_at + second * 1_000):.0f}" y="{HEIGHT - FOOT + 16}" text-anchor="middle">{second} s</text>'
+        )
+    parts.append(
+        f'<text class="soft" x="12" y="{HEIGHT - 8}">how late each task began, by the time at which it began</text>'
+    )
     box = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {box}><style>{STYLE}</style>{"".join(parts)}</svg>\n'
 

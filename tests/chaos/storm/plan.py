@@ -14,6 +14,10 @@ HTTP_LANES = frozenset({5, 6, 7})
 """The clients that ask by HTTP; the others write to the ledger by `duecourse.Client`."""
 
 
+BATCH_LANES, BATCH = frozenset({3, 7}), 8
+"""The clients that add many tasks at once, and how many."""
+
+
 class Stage(StrEnum):
     """The servers of a storm."""
 
@@ -143,6 +147,9 @@ def drawn(seed: int, stage: Stage, size: Size, *, broker: bool = True, functions
     for n in range(size.schedules):
         steps += _schedule(dice, size.seconds, n, functions)
     steps += _gate(dice, size.seconds)
+    steps = _batched(steps)
+    if functions:
+        steps += _reminders(dice, size)
     return Plan(seed, stage, size, tuple(sorted(steps, key=lambda step: step.at)), faults, of)
 
 
@@ -185,6 +192,30 @@ def _schedule(dice: random.Random, seconds: float, n: int, functions: bool) -> I
         yield replace(add, at=later + dice.uniform(1, 10), verb="resume_schedule", fields={})
     elif story < 0.2:
         yield replace(add, at=later, verb="delete_schedule", fields={})
+
+
+def _batched(steps: list[Step]) -> list[Step]:
+    """Have some clients add the tasks that nothing changes later in batches, each when its first one is."""
+    changed = {(step.queue, step.id) for step in steps if step.verb != "add"}
+    kept, batches = [], []
+    for lane in BATCH_LANES:
+        alone = [s for s in steps if s.lane == lane and s.verb == "add" and (s.queue, s.id) not in changed]
+        alone.sort(key=lambda step: step.at)
+        for first in range(0, len(alone), BATCH):
+            tasks = alone[first : first + BATCH]
+            batches.append(Step(tasks[0].at, lane, "batch", tasks[0].id, tasks[0].queue, {"tasks": tasks}))
+            kept += tasks
+    return [step for step in steps if step not in kept] + batches
+
+
+def _reminders(dice: random.Random, size: Size) -> Iterator[Step]:
+    """Reminders of two people each; some are moved, some cancelled."""
+    for n in range(size.schedules // 10):
+        at = dice.uniform(0, size.seconds * 0.6)
+        add = Step(at, 6, "remind", f"r-{n:04}", "reminders", {"starts": round(dice.uniform(40, 50), 1)})
+        yield add
+        if n % 5 == 0:
+            yield replace(add, at=at + dice.uniform(1, 5), verb="cancel_reminder", fields={})
 
 
 def _gate(dice: random.Random, seconds: float) -> Iterator[Step]:

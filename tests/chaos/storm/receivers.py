@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
+import urllib3
+
 from duecourse.wire.events.invocation import decode_message
-from duecourse_local.aws.emulator import session
+from duecourse_local.aws.emulator import SENT, session
 from tests.chaos.storm.book import Book, Received
 from tests.support.answering import Asked, Reply, answering
 from tests.support.rabbitmq import rabbit
@@ -68,6 +70,12 @@ def broker(book: Book, amqp: str, queue: str) -> Iterator[None]:
 
         with _reading(read):
             yield
+
+
+def mails(aws: str) -> Counter[str]:
+    """How many mails each address got at the emulator."""
+    found: Any = urllib3.request("GET", aws + SENT).json()
+    return Counter(mail["to"] for mail in found["mails"])
 
 
 def _receive(book: Book, body: bytes) -> None:

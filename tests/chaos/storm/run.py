@@ -11,8 +11,9 @@ from duecourse import Client
 from tests.chaos.storm import receivers
 from tests.chaos.storm.book import Book
 from tests.chaos.storm.clients import Lane, Work
+from tests.chaos.storm.emptied import empty, left
 from tests.chaos.storm.parts import Workers, environment, local_stack, targets
-from tests.chaos.storm.plan import LANES, Plan
+from tests.chaos.storm.plan import LANES, QUEUES, Plan
 from tests.chaos.storm.stage import SERVERS, Faults, now_ms
 from tests.chaos.storm.verdict import Judge, Verdict
 
@@ -37,7 +38,9 @@ class Outcome:
     """Seconds from the last step to the end of the last task."""
 
 
-def run(plan: Plan, folder: Path, *, amqp: str = "", functions: bool = True, say: Callable[[str], None] = print) -> Outcome:
+def run(
+    plan: Plan, folder: Path, *, amqp: str = "", functions: bool = True, say: Callable[[str], None] = print
+) -> Outcome:
     """Have a storm pass over parts of its own, in `folder`; `amqp` is a RabbitMQ's URL. Raises NotSettled."""
     log = folder / "ran.jsonl"
     book = Book(log)
@@ -60,9 +63,7 @@ def run(plan: Plan, folder: Path, *, amqp: str = "", functions: bool = True, say
         client = parts.enter_context(Client(servers.url, **settings))  # type: ignore[arg-type]
         judge = parts.enter_context(Client(servers.ledger, shards={"wide": 4}))
         judge.set_queue("narrow", create=True, max_running=2)
-        lanes = [
-            Lane(n, plan.steps, book, client, Work(receiver, stack.api if stack else None)) for n in range(LANES)
-        ]
+        lanes = [Lane(n, plan.steps, book, client, Work(receiver, stack.api if stack else None)) for n in range(LANES)]
         faults = Faults(plan.faults, servers, workers, stack)
         begun_at, beginning = now_ms(), time.monotonic()
         for lane in lanes:
@@ -78,7 +79,11 @@ def run(plan: Plan, folder: Path, *, amqp: str = "", functions: bool = True, say
         say(f"{plan.stage}: all was asked after {ended - beginning:.0f} s; {len(faults.happened)} faults")
         settled = _settle(judge, ended)
         time.sleep(1)  # receivers read what was confirmed last
-        verdict = Judge(plan, book, judge, faults.happened).judge()
+        mails = receivers.mails(stack.aws) if stack else None
+        verdict = Judge(plan, book, judge, faults.happened, mails).judge()
+        empty(judge, QUEUES)
+        with servers.client() as redis:
+            verdict.wrong += [f"LEFT in the emptied ledger: {one}" for one in left(redis)]
         return Outcome(plan, verdict, begun_at, tuple(faults.happened), settled)
 
 

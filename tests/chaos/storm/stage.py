@@ -91,7 +91,9 @@ class Alone(Servers):
         self.weather = self.parts.enter_context(Weather(("127.0.0.1", self.port)))
         user, password = LOGIN
         with self.server.client() as client:
-            client.acl_setuser(user, enabled=True, passwords=[f"+{password}"], keys=["*"], channels=["*"], categories=["+@all"])
+            client.acl_setuser(
+                user, enabled=True, passwords=[f"+{password}"], keys=["*"], channels=["*"], categories=["+@all"]
+            )
         self.url = f"redis://{user}:{password.replace(' ', '%20')}@127.0.0.1:{self.weather.port}/0"
         self.ledger = self.server.url
         return self
@@ -113,7 +115,9 @@ class Alone(Servers):
         self.server.start()
         user, password = LOGIN  # a login lives in no file here
         with self.server.client() as client:
-            client.acl_setuser(user, enabled=True, passwords=[f"+{password}"], keys=["*"], channels=["*"], categories=["+@all"])
+            client.acl_setuser(
+                user, enabled=True, passwords=[f"+{password}"], keys=["*"], channels=["*"], categories=["+@all"]
+            )
 
     def _kill(self, seconds: float, _which: int) -> None:
         self.server.stop(signal.SIGKILL)
@@ -217,7 +221,11 @@ class Cluster(Servers):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._servers = ClusterServers()
-        self.faults |= {"primary-killed": self._kill, "primary-frozen": self._freeze, "replica-killed": self._kill_replica}
+        self.faults |= {
+            "primary-killed": self._kill,
+            "primary-frozen": self._freeze,
+            "replica-killed": self._kill_replica,
+        }
 
     def __enter__(self) -> Self:
         self.parts.enter_context(self._servers)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from duecourse import Client, Status, Task, errors
 from tests.chaos.storm.book import Answer, Asked, Book, Ran
-from tests.chaos.storm.clients import MAX_ATTEMPTS
+from tests.chaos.storm.clients import MAX_ATTEMPTS, PEOPLE
 from tests.chaos.storm.plan import Plan
 
 SAME_MOMENT_MS = 100
@@ -31,7 +31,15 @@ class Verdict:
 class Judge:
     """Compares one storm. `faults` are the name, begin and end (epoch ms) of each fault that happened."""
 
-    def __init__(self, plan: Plan, book: Book, client: Client, faults: Sequence[tuple[str, int, int]]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        book: Book,
+        client: Client,
+        faults: Sequence[tuple[str, int, int]],
+        mails: Counter[str] | None = None,
+    ) -> None:
+        self._mails = mails or Counter()
         self._plan, self._book, self._client = plan, book, client
         self._asked, self._runs = book.by_name(), book.runs()
         self._stepped = [(began - 1_000, ended + 1_000) for name, began, ended in faults if name.startswith("clock-")]
@@ -46,6 +54,7 @@ class Judge:
             self._judge_task(name, kind, self._asked.get(name, []))
         self._judge_schedules()
         self._judge_queues()
+        self._judge_reminders()
         return self.verdict
 
     def _say(self, name: str, words: str) -> None:
@@ -116,7 +125,9 @@ class Judge:
         """No run of what was replaced or cancelled begins after the answer, and none before its due time."""
         for ran in runs:
             for n, one in enumerate(asked):
-                over = one.answer is Answer.YES and (one.verb == "cancel" or (one.verb in MAKES and one.v > (ran.v or 0)))
+                over = one.answer is Answer.YES and (
+                    one.verb == "cancel" or (one.verb in MAKES and one.v > (ran.v or 0))
+                )
                 anew = any(later.verb in MAKES and later.v == ran.v for later in asked[n:])
                 if over and not anew and ran.began_at > one.answered_at + SAME_MOMENT_MS:
                     self._say(name, f"UNDONE: version {ran.v} ran {ran.began_at - one.answered_at} ms after {one.verb}")
@@ -140,7 +151,9 @@ class Judge:
         for v, ran_of_v in lanes.items():
             self._judge_doubles(name, v, ran_of_v, history, asked)
             if due := next((a.due_at for a in reversed(asked) if a.due_at and a.sent_at <= ran_of_v[0].began_at), 0):
-                self.verdict.late.append((ran_of_v[0].began_at, max(0, ran_of_v[0].began_at - max(due, asked[0].sent_at))))
+                self.verdict.late.append(
+                    (ran_of_v[0].began_at, max(0, ran_of_v[0].began_at - max(due, asked[0].sent_at)))
+                )
         makes = sum(a.verb in MAKES and a.answer is not Answer.NO for a in asked)
         if task and task.status is Status.DONE and not kind.startswith(("w.", "f.")):
             extra = self._received[name].count(self._version(task)) - (task.run + (makes - 1) * 3)
@@ -205,6 +218,21 @@ class Judge:
         if len(ran) != status.progress.fired - status.progress.skipped:
             self._say(name, f"it fired {status.progress.fired} times, and {len(ran)} occurrences ran")
 
+    def _judge_reminders(self) -> None:
+        """Each person of an acknowledged reminder has a mail, and none of a cancelled one."""
+        for name, asked in self._asked.items():
+            if not name.startswith("reminders/"):
+                continue
+            self.verdict.counts["reminders"] += 1
+            id = name.partition("/")[2]
+            mails = [self._mails[f"{id}.{person.lower()}@example.com"] for person in PEOPLE]
+            cancels = [a.answer for a in asked if a.verb == "cancel_reminder"]
+            if Answer.YES in cancels and any(mails):
+                self._say(name, f"UNDONE: it was cancelled, and {mails} mails came: {_told(asked)}")
+            elif not cancels and asked[-1].answer is Answer.YES and not all(mails):
+                self._say(name, f"LOST: {mails} mails came: {_told(asked)}")
+            self.verdict.doubles["a mail was sent again"] += sum(max(0, many - 1) for many in mails)
+
     def _judge_queues(self) -> None:
         asked = [a for a in self._asked.get("gate/gate", []) if a.verb in {"pause", "resume"}]
         may_be: set[bool] = {False}
@@ -255,7 +283,8 @@ def _told(asked: Iterable[Asked]) -> str:
 
 def _ran(ran: Iterable[Ran]) -> str:
     return "; ".join(
-        f"run {r.run} attempt {r.attempt} fence {r.fence} pid {r.pid} {r.began_at}..{r.ended_at} {r.outcome}" for r in ran
+        f"run {r.run} attempt {r.attempt} fence {r.fence} pid {r.pid} {r.began_at}..{r.ended_at} {r.outcome}"
+        for r in ran
     )
 
 

@@ -55,7 +55,9 @@ class Weather(Proxy):
         """Pass on what the server says, unless it is cut off or its connection is silent."""
         if link.near in self._silent:
             return
-        if time.monotonic() < self._cut_until and not data.startswith((b"*3\r\n$7\r\nmessage", b"*4\r\n$8\r\npmessage")):
+        if time.monotonic() < self._cut_until and not data.startswith(
+            (b"*3\r\n$7\r\nmessage", b"*4\r\n$8\r\npmessage")
+        ):
             self.cut += 1
             shut(link.far)
             raise ConnectionAbortedError

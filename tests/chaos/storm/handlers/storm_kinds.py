@@ -14,4 +14,6 @@ def _handler_of(kind: str) -> TaskHandler:
     return handler
 
 
-quick, slow, flaky, loop, tick, killer = map(_handler_of, ("w.quick", "w.slow", "w.flaky", "w.loop", "w.tick", "w.killer"))
+quick, slow, flaky, loop, tick, killer = map(
+    _handler_of, ("w.quick", "w.slow", "w.flaky", "w.loop", "w.tick", "w.killer")
+)
