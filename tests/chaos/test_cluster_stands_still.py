@@ -1,6 +1,7 @@
 """A primary of a cluster stands still: its own queues wait, and all others are worked as if nothing had happened."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 
@@ -9,11 +10,12 @@ import pytest
 from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import keys_of, shards_key
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.task import NewTask, Shard, Task
+from duecourse.domain.task import NewTask, Shard, Status, Task
 from duecourse.engine.alive import KeptAlive
 from duecourse.engine.sweep import Retention, Sweeper
 from duecourse.errors import StoreUnavailable
 from duecourse.handler import task_handler
+from duecourse.outside import Parts
 from duecourse.settings import Settings
 from duecourse.wiring import App
 from duecourse.worker.serving import Serving
@@ -138,3 +140,28 @@ def test_leases_of_the_others_are_extended(site: Site, store: RedisStore) -> Non
                 found = store.get(task.queue, task.id)
                 assert found
                 assert found.lease_expires_at > task.lease_expires_at
+
+
+def test_who_waits_for_a_task_of_the_others_has_its_end(site: Site, store: RedisStore) -> None:
+    cluster, queues = site
+    port, _ = standing_still(site)
+    for queue in queues.values():
+        store.add([NewTask("long", "work", queue=queue, delay_ms=600_000)])
+    with closing(App(Settings(), Parts(store=store))) as app, ThreadPoolExecutor(3) as threads:
+        waiting = {queue: threads.submit(app.waiting.wait, queue, "long", "-", 90.0) for queue in queues.values()}
+        until(lambda: app.waits.count() == 3)
+        with cluster.paused(port):
+            for other, queue in queues.items():
+                if other != port:
+                    store.cancel(queue, ["long"])
+                    assert waiting[queue].result(60).status is Status.CANCELLED
+        until(lambda: cancelled(store, queues[port], "long"))
+        assert waiting[queues[port]].result(60).status is Status.CANCELLED
+
+
+def cancelled(store: RedisStore, queue: str, id: str) -> bool:
+    try:
+        store.cancel(queue, [id])
+    except StoreUnavailable:
+        return False
+    return True

@@ -43,7 +43,7 @@ def test_a_tenant_with_many_due_schedules_leaves_room_for_the_one_of_another(sto
     clock.advance(MINUTE)
     [first, second, third, *_] = found = due(store)
     assert [one.schedule.tenant for one in (first, second, third)] == ["mallory", "acme", "globex"]
-    assert len(found) == 200
+    assert len(found) == 50, "a short step, and the next turn comes soon"
 
 
 def test_where_all_that_is_due_is_handed_out_the_longest_due_come_first(store: Store, clock: HandClock) -> None:
@@ -55,14 +55,14 @@ def test_where_all_that_is_due_is_handed_out_the_longest_due_come_first(store: S
 
 
 def test_all_of_many_due_schedules_fire_in_their_turn(store: Store, clock: HandClock) -> None:
-    for n in range(450):
+    for n in range(350):
         put(store, f"m-{n}", tenant="mallory")
     clock.advance(MINUTE)
     rounds = 0
     while fire_due(store, Firer(store, ZonedCalendar()).fire):
         rounds += 1
-    assert rounds == 3
-    assert {kept(store, f"m-{n}", "mallory").progress.fired for n in range(450)} == {1}
+    assert rounds == 4, "three of 50, and 200 where that is all"
+    assert {kept(store, f"m-{n}", "mallory").progress.fired for n in range(350)} == {1}
 
 
 def test_after_each_refusal_in_a_row_the_rest_is_twice_as_long(limited: Store, clock: HandClock) -> None:

@@ -3,13 +3,16 @@
 import base64
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import urllib3
 from urllib3.response import BaseHTTPResponse
+from werkzeug.serving import make_server
 
+from duecourse_local.aws import moto_server
 from duecourse_local.stack import serving
 from tests.support.harness import Probes, probes
 
@@ -174,7 +177,12 @@ def test_a_body_over_the_limit_is_refused(call: Caller) -> None:
 HEAD = b"PUT /files/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n"
 
 
-@pytest.mark.parametrize("sent", [HEAD[:1], HEAD, HEAD + b"\r\n", HEAD + b"\r\n12345678"])
+HALF = pytest.mark.parametrize("sent", [HEAD[:1], HEAD, HEAD + b"\r\n", HEAD + b"\r\n12345678"])
+"""Requests that do not end."""
+LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n"
+
+
+@HALF
 def test_a_request_that_does_not_end_is_answered_408_and_whole_ones_go_on(
     stack: Probes, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
@@ -187,6 +195,45 @@ def test_a_request_that_does_not_end_is_answered_408_and_whole_ones_go_on(
         assert idle.request("GET", "/things/7").status == 200
         half.sendall(sent)
         with half.makefile("rb") as answer:
-            assert answer.read().startswith(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n")
+            assert answer.read().startswith(LATE)
         assert idle.request("GET", "/things/7").status == 200
         assert idle.num_connections == 1
+
+
+@HALF
+def test_so_is_one_at_lambdas_port(stack: Probes, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(serving, "REQUEST_WITHIN_S", 0.2)
+    invoking = sent.replace(b"PUT /files/x", b"POST /2015-03-31/functions/Echo/invocations")
+    assert answer_to_half(stack.stack.lambda_url, invoking).startswith(LATE)
+
+
+@HALF
+def test_so_is_one_at_the_aws_port_and_whole_ones_go_on(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(moto_server, "REQUEST_WITHIN_S", 0.2)
+
+    def echo(environ: dict[str, Any], start: Any) -> list[bytes]:
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        start("200 OK", [("content-type", "text/plain"), ("content-length", str(len(body)))])
+        return [body]
+
+    server = make_server("127.0.0.1", 0, echo, threaded=True, request_handler=moto_server.BoundedRequests)
+    serving_it = threading.Thread(target=server.serve_forever)
+    serving_it.start()
+    try:
+        with urllib3.HTTPConnectionPool("127.0.0.1", server.port, maxsize=1) as idle:
+            assert idle.request("PUT", "/x", body=b"whole").data == b"whole"
+            late = answer_to_half(f"http://127.0.0.1:{server.port}", sent)
+            assert (late, late.count(b"HTTP/1.1")) == (moto_server.TOO_LATE, 1)
+            assert idle.request("PUT", "/x", body=b"again").data == b"again"
+    finally:
+        server.shutdown()
+        serving_it.join()
+        server.server_close()
+
+
+def answer_to_half(url: str, sent: bytes) -> bytes:
+    """Everything that is answered until the connection is closed."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as half, half.makefile("rb") as answer:
+        half.sendall(sent)
+        return answer.read()

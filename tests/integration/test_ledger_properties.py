@@ -178,31 +178,45 @@ class LedgerMachine(RuleBasedStateMachine):
         trigger=st.sampled_from(Trigger),
         most=st.sampled_from([0, 1, 1, 2]),
         lost=lost,
+        at_once=st.sampled_from([0, 1, 500]),
     )
     def claim(
-        self, caller: int, limit: int, lease_ms: int, max_bytes: int, trigger: Trigger, most: int, lost: bool
+        self,
+        caller: int,
+        limit: int,
+        lease_ms: int,
+        max_bytes: int,
+        trigger: Trigger,
+        most: int,
+        lost: bool,
+        at_once: int = 500,
     ) -> None:
-        leased, died, backlog = self.model.claim(limit, lease_ms, max_bytes == 1, trigger, most)
+        leased, died, backlog = self.model.claim(limit, lease_ms, max_bytes == 1, trigger, most, at_once)
         handing = {HANDED: Delivery(TARGET, most, 2 * lease_ms)} if most else {}
         bounds: dict[str, Any] = {
             "lease_ms": lease_ms,
             "max_bytes": max_bytes,
             "trigger": trigger,
             "deliveries": handing,
+            "at_once": at_once,
         }
         bell_at = self.model.hang()
         for store, names in zip(self.stores, self.names, strict=True):
-            if lost and store is self.redis:
+            is_lost = lost and store is self.redis
+            if is_lost and not leased:
                 self._lose(lambda: self.redis.claim(SHARD, limit, **bounds))
                 continue
+            if is_lost:
+                self.proxy.lose_next_reply()
             claim = store.claim(SHARD, limit, **bounds)
             expected = [task for id in leased if (task := self.model.task(id))]
             shown = [names.translate(task, own) for task, own in zip(claim.tasks, expected, strict=True)]
             assert shown == expected
+            if is_lost:  # what it leased was found, and nothing else is known of it
+                continue
             assert (claim.died, claim.backlog, claim.bell_at, claim.now) == (died, backlog, bell_at, self.clock.at)
             assert [kept.schedule.id for kept in claim.schedules] == self._due()
-        if not lost:
-            self.hands[caller] += [(id, self.model.rows[id].token) for id in leased]
+        self.hands[caller] += [(id, self.model.rows[id].token) for id in leased]
 
     @rule(
         caller=callers,

@@ -280,7 +280,7 @@ def test_claims_of_a_thousandth_of_a_rates_window_leave_it_when_the_newest_does(
     store = RedisStore(redis_client, travel=clock)
     store.configure("default", {"rate": Rate(2, 1_000_000)})
     clock.at -= clock.at % 1_000
-    store.add([new(f"t{n}") for n in range(3)])
+    store.add([new(f"t{n}") for n in range(4)])
     store.claim(SHARD, 1, lease_ms=LEASE_MS)
     clock.advance(400)
     store.claim(SHARD, 1, lease_ms=LEASE_MS)

@@ -18,8 +18,10 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from duecourse.adapters.redis.connect import connect, learn, node_of, open_client
+from duecourse.adapters.redis.connect import connect, learn, node_of, open_client, primaries_of
 from duecourse.adapters.redis.keys import keys_of, shards_key
+from duecourse.adapters.redis.login import Login
+from duecourse.adapters.redis.nodes import NodePool
 from duecourse.adapters.redis.scripts import translate
 from duecourse.adapters.redis.store import RedisStore
 from duecourse.domain.shards import Sharding
@@ -142,3 +144,25 @@ def test_a_miss_among_many_shards_is_one_round_trip_more(cluster: ClusterServers
 def test_a_cluster_with_a_slot_that_is_nobodys_serves_the_others(cluster: ClusterServers) -> None:
     with cluster.without_slot(key_slot(TASKS.encode()) ^ 1), connect(cluster.url) as client:
         add(RedisStore(client), "a")
+
+
+class Secret:
+    """A Secret that never changes."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def value(self) -> str:
+        return self._url
+
+    def renewed(self, _refused: str) -> str | None:
+        return None
+
+
+@pytest.mark.parametrize("with_login", [False, True])
+def test_connections_to_each_node_are_refused_while_it_does_not_answer(
+    cluster: ClusterServers, with_login: bool
+) -> None:
+    with connect(cluster.url, Login(Secret(cluster.url)) if with_login else None) as client:
+        pools = [node.connection_pool for node in primaries_of(client).values()]
+    assert [isinstance(pool, NodePool) for pool in pools] == [True] * 3

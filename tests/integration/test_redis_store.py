@@ -17,7 +17,6 @@ from duecourse.adapters.redis.connect import connect
 from duecourse.adapters.redis.keys import FIXED, keys_of, ledger_key, made_key, makers_key, shards_key
 from duecourse.adapters.redis.scripts import Request
 from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.bulk import Act, Bulk
 from duecourse.domain.outcomes import Ending
 from duecourse.domain.pages import Place, Wanted
 from duecourse.domain.queues import Rate
@@ -26,12 +25,10 @@ from duecourse.domain.task import NewTask, OnDuplicate, Shard, Status
 from duecourse.errors import Part, PartlyAdded, StoreFull, StoreUnavailable
 from duecourse.ports.idempotency import KeyedRequest
 from duecourse.ports.leases import MAX_CLAIM, Settled
-from duecourse.ports.seals import WrappedKey
-from duecourse.ports.tasks import MAX_ADD, Alone, Move, Reply
+from duecourse.ports.tasks import MAX_ADD, Move, Reply
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, standing
 from tests.support.lossy_proxy import LossyProxy, load_scripts
 from tests.support.redis_server import SERVERS, RedisServer, need
-from tests.support.schedules import begun, series
 from tests.support.wait import until
 
 VERBS: dict[str, Callable[[RedisStore], object]] = {
@@ -235,56 +232,6 @@ def test_whatever_a_caller_is_told_of_waits_for_replicas(redis_server: RedisServ
                 tell()
             assert verb
         assert {standing(alone, id).status for id in ("moved", "dead")} == {Status.SCHEDULED}
-
-
-REPEATED: dict[str, Callable[[RedisStore], object]] = {
-    "a reminder, which is there": lambda store: store.add(
-        [new("r", group="g", delay_ms=LATER_MS)], alone=Alone("g", 0)
-    ),
-    "a task, which is there": lambda store: store.add([new("a", delay_ms=LATER_MS)]),
-    "a cancel": lambda store: store.cancel("default", ["cancelled"]),
-    "a cancel of nothing": lambda store: store.cancel("default", ["nobody"]),
-    "a purge of nothing": lambda store: store.bulk("default", Bulk(Act.DELETE, (Status.DEAD,))),
-    "a replay": lambda store: store.replay("default", ["a"]),
-    "a setting that is none": lambda store: store.configure("default", {"paused": None}),
-    "a schedule, which is there": lambda store: store.put_schedule(series("s"), begun(store.now() + LATER_MS)),
-    "the end of a schedule": lambda store: store.drop_schedule("default", "nobody"),
-    "a request, which has ended": lambda store: store.idempotency().begin(ENDED, b"o" * 8, 1_000),
-    "the end of a request": lambda store: store.idempotency().end(ENDED, b"o" * 8, b"answer"),
-    "a data key": lambda store: store.seal_keys().put(WrappedKey("1", b"x"), ""),
-}
-"""Verbs that change nothing where they were done before; nor do those that find nothing."""
-ENDED = KeyedRequest("-", "key", b"f" * 32)
-
-
-@pytest.mark.parametrize("version", SERVERS)
-def test_what_was_done_before_is_answered_once_the_replicas_have_it(version: str) -> None:
-    binary, port = need(version), free_port()
-    with (
-        RedisServer(binary, "--port", str(port), "--repl-diskless-sync-delay", "0") as server,
-        RedisServer(binary, "--replicaof", "127.0.0.1", str(port)) as replica,
-        connect(server.url) as first,
-        connect(server.url) as client,
-        replica.client() as copy,
-        ExitStack() as ending,
-    ):
-        load_scripts(first)
-        careless, careful = RedisStore(first), RedisStore(client, wait=1)
-        careless.add([new(id, delay_ms=LATER_MS) for id in ("a", "cancelled")])
-        careless.idempotency().begin(ENDED, b"o" * 8, LATER_MS)
-        until(lambda: copy.info("replication")["master_link_status"] == "up")
-        standing(careful)
-        ending.callback(replica.process.send_signal, signal.SIGCONT)
-        replica.process.send_signal(signal.SIGSTOP)  # it is there, and has what nobody wrote
-        for again in REPEATED.values():
-            again(careless)
-        keys = {key: first.dump(key) for key in first.scan_iter()}
-        for again in REPEATED.values():
-            careful._record._see(SHARD)  # else it is put on record once more, and waits for that
-            with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
-                again(careful)
-        changed = {key for key in keys if first.dump(key) != keys[key]}
-        assert changed <= {keys_of("duecourse", SHARD).meta.encode()}, "a fence is drawn"
 
 
 @pytest.mark.parametrize("version", SERVERS)

@@ -1,4 +1,4 @@
-"""What stays of an emptied ledger, and why."""
+"""Fields that stay of an emptied ledger, and why."""
 
 STAY = {
     "fence": "no fence comes twice",
@@ -11,6 +11,7 @@ STAY = {
     "others": "the same",
     "others_at": "the same",
     "busy:*": "one of each function and kind that began: as many as are deployed, forgotten with the queue",
+    "each:*": "one of each function that has no time for ten tasks: forgotten with the queue",
     "fits:*": "one of each function that was busy, until it has all its places again: forgotten with the queue",
 }
 """Fields of meta that a ledger keeps once it is empty, each with the reason."""

@@ -59,6 +59,7 @@ class Row:
     trigger: Trigger | None = None
     successor: "Row | None" = None
     handed: bool = False
+    ahead: bool = False
     delivery: int = 0
     aside: int = 0
     occurs: bool = False
@@ -81,6 +82,7 @@ class Model:
         self._made_due = self._woken = False
         self.waiting: set[tuple[int, int, str]] = set()
         self.wake, self.most = False, 0
+        self.spared = 0
 
     @property
     def now(self) -> int:
@@ -111,7 +113,7 @@ class Model:
         return [{one.asked.group for one in (row, row.successor) if one} for row in rows]
 
     def claim(
-        self, limit: int, lease_ms: int, tight: bool, trigger: Trigger = Trigger.TAKE, most: int = 0
+        self, limit: int, lease_ms: int, tight: bool, trigger: Trigger = Trigger.TAKE, most: int = 0, at_once: int = 500
     ) -> tuple[list[str], int, int]:
         """Ids leased, how many died, backlog; `tight` where the bytes allow but one task.
 
@@ -145,6 +147,7 @@ class Model:
                 handed = bool(most) and row.asked.kind == HANDED
                 self._lease(row, 2 * lease_ms if handed else lease_ms, trigger)
                 row.handed = handed
+                row.ahead = not handed and len(leased) >= at_once
                 leased.append(id)
         self._stop_waking()
         self.tell()
@@ -219,7 +222,7 @@ class Model:
             return False
         return row.token == token and (ending != Ending.UNDELIVERED or row.handed)
 
-    def _undelivered(self, row: Row, detail: str) -> Settled:
+    def _undelivered(self, row: Row, detail: str, *, soon: bool = False) -> Settled:
         last = row.log[-1] if row.log else None
         times = 1 + (last.times if isinstance(last, Run) and last.outcome == "undelivered" else 0)
         self._remember_run(row, "undelivered", f"undelivered: {detail}" if times == 20 else detail)
@@ -227,19 +230,21 @@ class Model:
         if times == 20 or 0 < row.deadline <= self.now:
             row.status, row.ended = S.DEAD, self.now
             return Settled.DEAD
-        row.status, row.due, row.aside = S.SCHEDULED, self.now + min(1_000 * 2 ** (times - 1), 300_000), 0
+        row.status, row.aside, delays = S.SCHEDULED, 0, times - soon
+        if delays:
+            row.due = self.now + min(1_000 * 2 ** (delays - 1), 300_000)
         return Settled.RELEASED
 
     def extend(self, id: str, token: int, lease_ms: int) -> int:
         row = self._held(id, token)
         if row:
-            row.lease_end = self.now + lease_ms
+            row.lease_end, row.ahead = self.now + lease_ms, False
         return self.now + lease_ms if row else 0
 
     def save(self, id: str, token: int, state: str) -> bool:
         row = self._held(id, token)
         if row:
-            row.state = state
+            row.state, row.ahead = state, False
         return row is not None
 
     def move(self, move: Move) -> Reply:
@@ -334,6 +339,8 @@ class Model:
 
     def sweep(self, retention_ms: int) -> tuple[int, int, int]:
         """How many leases were taken back, how many tasks died of it, how many were forgotten."""
+        if 0 < self.spared <= self.now and not self._lapsed():
+            self.spared = 0
         reclaimed, died = self._take_back()
         finished = [id for id, row in self.rows.items() if row.status in (S.DONE, S.CANCELLED)]
         old = [id for id in finished if self.rows[id].ended <= self.now - retention_ms]
@@ -443,8 +450,20 @@ class Model:
         row.claimed, row.lease_end, row.trigger = self.now, self.now + lease_ms, trigger
         row.aside = row.delivery = 0
 
+    def _lapsed(self) -> list[str]:
+        return [id for id, r in self.rows.items() if r.status == S.LEASED and r.lease_end <= self.now]
+
+    def _spare(self, lapsed: list[str]) -> list[str]:
+        """Those that did not lapse unattended; the others get five seconds more, once."""
+        goes_on = self.now < self.spared <= self.now + 5_000
+        known, ends_at = self.spared, self.spared if goes_on else self.now + 5_000
+        spared = [id for id in lapsed if self.now - 2_000 > self.rows[id].lease_end != known]
+        for id in spared:
+            self.rows[id].lease_end = self.spared = ends_at
+        return [id for id in lapsed if id not in spared]
+
     def _take_back(self) -> tuple[int, int]:
-        lapsed = [id for id, r in self.rows.items() if r.status == S.LEASED and r.lease_end <= self.now]
+        lapsed = self._spare(self._lapsed())
         died = 0
         for id in lapsed:
             row = self.rows[id]
@@ -455,6 +474,9 @@ class Model:
             elif row.handed:
                 detail = f"handed over to {TARGET}, but the function did not begin it"
                 died += self._undelivered(row, detail) == Settled.DEAD
+            elif row.ahead:
+                detail = "claimed ahead by a worker that ended before it began"
+                died += self._undelivered(row, detail, soon=True) == Settled.DEAD
             else:
                 self._remember_run(row, "lapsed", "the lease lapsed")
                 died += not self._spend_attempt(row, due)

@@ -10,6 +10,7 @@ from typing import Any
 import redis
 from redis.cluster import RedisCluster
 from redis.crc import key_slot
+from redis.exceptions import RedisClusterException
 
 from tests.support.redis_server import RedisServer, need, newest
 from tests.support.wait import until
@@ -62,9 +63,15 @@ class ClusterServers:
             return int(client.nodes_manager.get_node_from_slot(slot).port)
 
     def client(self) -> RedisCluster:
-        """A new client of the cluster, as redis-py makes it."""
+        """A new client of the cluster, as redis-py makes it, once a node knows who has each slot."""
+        return until(self._client)
+
+    def _client(self) -> RedisCluster | None:
         port = next(port for port in self.ports if self._role(port))
-        return RedisCluster(host="127.0.0.1", port=port)
+        try:
+            return RedisCluster(host="127.0.0.1", port=port)
+        except RedisClusterException:
+            return None  # a slot has just got another owner, and this node has not heard of it
 
     def kill(self, port: int) -> None:
         """Kill one server outright."""

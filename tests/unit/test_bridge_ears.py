@@ -29,6 +29,7 @@ class Said:
 
     def __init__(self, *replies: Sequence[Any]) -> None:
         self._replies = deque(replies)
+        self.connection_kwargs: dict[str, Any] = {}
         self.commands: list[tuple[str, ...]] = []
         self._sock, self._other = socket.socketpair()
 

@@ -10,7 +10,7 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending
 from duecourse.errors import LeaseLost
 from tests.support.clock import HandClock
-from tests.support.ledger import claim, new, settle, standing
+from tests.support.ledger import LEASE_MS, claim, new, settle, standing
 from tests.support.wired import wired_with
 
 
@@ -28,7 +28,7 @@ def task(store: MemoryStore) -> Task:
 
 def test_a_checkpoint_is_what_the_next_run_finds(store: MemoryStore, task: Task, clock: HandClock) -> None:
     duecourse.save(task, {"page": 7})
-    clock.at += 3_600_000
+    clock.at += LEASE_MS
     assert claim(store)[0].state == {"page": 7}
 
 

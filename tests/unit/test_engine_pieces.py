@@ -4,6 +4,8 @@ import random
 import threading
 import time
 
+import pytest
+
 from duecourse.domain.outcomes import Done, Ending, Settlement
 from duecourse.domain.task import Task
 from duecourse.domain.values import replaced
@@ -23,7 +25,7 @@ def test_more_than_twice_is_claimed_ahead_only_while_more_finish_at_once_than_th
     pieces = Pieces(runner, targets_of({}, Lambda()), threads)
 
     def free_after(count: int) -> int:
-        pieces.begin(SHARD, [leased("work", {})] * count, count)
+        pieces.begin(SHARD, [leased("work", {})] * count, {}, count)
         threads.close()  # all of them have finished
         assert len(pieces.gather(0.0)) == count
         return pieces.free
@@ -40,7 +42,7 @@ def test_a_task_that_waits_for_a_thread_is_later_than_its_claim() -> None:
     runner = Runner(lambda _kind: work, None, HandClock().now, random.Random(1))
     pieces = Pieces(runner, targets_of({}, Lambda()), threads)
     claimed = {"due_at": 1_000, "claimed_at": 1_300}
-    pieces.begin(SHARD, [leased("work", {}, id=id, token=id, **claimed) for id in ("first", "second")], 1)
+    pieces.begin(SHARD, [leased("work", {}, id=id, token=id, **claimed) for id in ("first", "second")], {}, 1)
     began = time.monotonic()
     until(lambda: time.monotonic() - began > wait_ms / 1_000)
     gate.set()
@@ -60,3 +62,21 @@ def test_a_lease_that_is_given_back_or_handed_over_counts_no_lateness() -> None:
     assert Settlement.of(task, Ending.DONE).with_lateness(task, 5) == Settlement.of(
         task, Ending.DONE, late_ms=305, waited_ms=5
     )
+
+
+def test_a_fault_of_the_engine_costs_neither_the_thread_nor_the_slot(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Runner):
+        def run(self, task: Task) -> Settlement:
+            if task.id == "broken":
+                raise TypeError("a fault of duecourse")
+            return super().run(task)
+
+    threads = Threads(1)
+    runner = Broken(lambda _kind: lambda _task: Done(), None, HandClock().now, random.Random(1))
+    pieces = Pieces(runner, targets_of({}, Lambda()), threads)
+    pieces.begin(SHARD, [leased("work", {}, id=id, token=id) for id in ("broken", "whole")], {}, 1)
+    ends = {piece.tasks[0].id: ends for _ in "12" for piece, ends in pieces.gather(30.0)}
+    threads.close()
+    assert ends["broken"] == []
+    assert [end.id for end in ends["whole"]] == ["whole"]
+    assert (pieces.in_flight, "a fault of duecourse" in caplog.text) == (0, True)

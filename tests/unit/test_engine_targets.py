@@ -31,7 +31,7 @@ def tasks(count: int, kind: str = "report", payload: object = None) -> list[Task
 
 
 def batches(given: list[Task]) -> list[tuple[str, list[str]]]:
-    return [(name, [task.id for task in batch]) for name, batch in targets_of(TARGETS, Lambda()).batches(given)]
+    return [(name, [task.id for task in batch]) for name, batch in targets_of(TARGETS, Lambda()).batches(given, {})]
 
 
 @pytest.mark.parametrize(("kind", "target"), [("report", REPORT), ("bill", "sqs:bills"), ("poll", ""), ("webhook", "")])
@@ -52,7 +52,7 @@ def test_batches_are_of_one_function_and_of_ten_at_most() -> None:
 @pytest.mark.parametrize("text", ["x", "é", "\u0001", '"'])
 def test_no_batch_is_longer_than_an_invocation_takes(text: str) -> None:
     big = tasks(10, payload={"text": text * 10_000})
-    cut = list(targets_of(TARGETS, Lambda()).batches(big))
+    cut = list(targets_of(TARGETS, Lambda()).batches(big, {}))
     assert sum(len(batch) for _, batch in cut) == 10
     for _, batch in cut:
         assert len(json.dumps(tasks_event(batch), ensure_ascii=False).encode()) <= 256 * 1024
@@ -63,7 +63,7 @@ def test_the_longest_names_still_fit() -> None:
     policy = RetryPolicy(1_000, 3_600_000_000, 99.99, 3_600_000_000, False)
     long = leased("k" * 64, {"text": "x" * 19_800}, "s" * (MAX_STATE_BYTES - 2), queue="q" * 64, group="g" * 128)
     big = [replace(long, id=f"{n:0128}", retry=policy, kind="report", token="9" * 32) for n in range(10)]
-    for _, batch in targets_of(TARGETS, Lambda()).batches(big):
+    for _, batch in targets_of(TARGETS, Lambda()).batches(big, {}):
         assert len(json.dumps(tasks_event(batch), ensure_ascii=False).encode()) <= MAX_BYTES + 1_000
 
 

@@ -290,7 +290,7 @@ def test_what_waits_behind_a_long_run_is_given_back_before_that_run_ends(
         until(lambda: all(standing(store, id).status is Status.SCHEDULED for id in "bc") or None)
 
     tasks = sorted(handed(store, "a", "b", "c"), key=lambda task: task.id)
-    counts = work(store, kind, tasks, counting_down(clock, timeout_ms), size=1)
+    counts = work(store, kind, tasks, counting_down(clock, timeout_ms), size=1, step_ms=600_000)
     assert (counts["done"], counts["released"]) == (1, 2)
 
 

@@ -200,3 +200,21 @@ def test_a_task_that_waits_for_room_at_its_target_says_so() -> None:
     waits = waiting(task(due_at=START), Throttle(ThrottleReason.TARGET, now=START + 5_000))
     assert waits.what == "target"
     assert "its target has as many tasks to begin as DUECOURSE_OUTSTANDING allows" in waits.text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "detail", "text"),
+    [
+        ("undelivered", "handed over to lambda:report, but the function did not begin it", "to lambda:report, but the"),
+        ("lapsed", "the lease lapsed", "ended without a settle, 3 times in a row: its process died or"),
+        ("retry", "KeyError: 'x'", ""),
+    ],
+)
+@pytest.mark.parametrize("due_in_ms", [0, 60_000])
+def test_a_run_that_ended_without_a_settle_is_named_while_its_task_waits(
+    outcome: str, detail: str, text: str, due_in_ms: int
+) -> None:
+    run = Run(1, 8, START - 9, START - 1, outcome, detail, times=3)
+    waits = waiting(task(due_at=START + due_in_ms, log=(run,)), Throttle(now=START))
+    assert text in waits.text
+    assert ("settle" in waits.text) is bool(text)

@@ -1,11 +1,14 @@
 """Moto's server as a program of its own, which also lists the messages that it was given to send to people."""
 
+import io
 import json
 import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"  # read as moto is imported: with it, any web page may read what it says
@@ -16,7 +19,62 @@ from werkzeug.serving import make_server
 from ..stack.guard import HEADERS, Guard, Origin
 
 CORS = "access-control-"
+REQUEST_WITHIN_S = 60.0
+"""Longest time from a request's first byte to its last: half requests without end would fill this process."""
+NEXT_WITHIN_S = 3_600.0
+"""Longest time from a connection's begin, or the end of a request, to the first byte of the next."""
+TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class Within(io.RawIOBase):
+    """A client's requests as they come; one that takes too long gets 408, and its reader TimeoutError."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self._connection = connection
+        self.begin()
+
+    def begin(self) -> None:
+        """Wait for another request."""
+        self._has_begun = False
+        self._ends_at = time.monotonic() + NEXT_WITHIN_S
+
+    def readable(self) -> bool:
+        """It is there to be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what has come, at the latest when time is over."""
+        self._connection.settimeout(max(0.001, self._ends_at - time.monotonic()))
+        try:
+            count = self._connection.recv_into(buffer)
+        except TimeoutError:
+            with suppress(OSError):
+                self._connection.sendall(TOO_LATE)
+                self._connection.shutdown(socket.SHUT_RDWR)  # whoever reads the body may go on to answer
+            raise
+        if not self._has_begun:
+            self._has_begun = True
+            self._ends_at = time.monotonic() + REQUEST_WITHIN_S
+        self._connection.settimeout(REQUEST_WITHIN_S)
+        return count
+
+
+class BoundedRequests(MotoRequestHandler):
+    """Moto's handler, which by itself waits for ever for the rest of a request."""
+
+    def setup(self) -> None:
+        """See BaseRequestHandler."""
+        super().setup()
+        self.rfile.close()
+        self._within = Within(self.connection)
+        self.rfile = io.BufferedReader(self._within)
+
+    def handle_one_request(self) -> None:
+        """See BaseHTTPRequestHandler."""
+        self._within.begin()
+        super().handle_one_request()
 
 
 def telling(application: Application, path: str) -> Application:
@@ -79,7 +137,7 @@ def main(descriptor: int, path: str, names: Sequence[str]) -> None:
     os.environ.setdefault("MOTO_PORT", str(port))
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # to tear so many modules down takes most of a second
     application = guarded(telling(DomainDispatcherApplication(create_backend_app), path), Guard(names))
-    server = make_server(host, port, application, threaded=True, request_handler=MotoRequestHandler, fd=descriptor)
+    server = make_server(host, port, application, threaded=True, request_handler=BoundedRequests, fd=descriptor)
     server.log_startup()
     server.serve_forever()
 

@@ -42,7 +42,7 @@ class Deaths:
 
 
 def dead(how: str, pause_s: float | None) -> str:
-    """What the user reads of a bridge that died."""
+    """Notice of a bridge's death for the user."""
     rest = "see its log" if pause_s is None else f"it is started again in {pause_s:g} s"
     return f"THE BRIDGE IS DEAD{how}: rings are not heard, tasks run at the tick's pace; {rest}"
 

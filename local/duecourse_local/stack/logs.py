@@ -14,7 +14,7 @@ Hear = Callable[[str, str], None]
 
 
 MOST_BYTES = 10 * 1024 * 1024
-"""Size at which a log is begun anew; what it had is kept beside it, in place of what was there before."""
+"""Size at which a log moves to `<name>.log.1`, in place of the one before, and starts again."""
 LOOK_S = 10.0
 """Time between two looks at the logs that children write by themselves."""
 
@@ -50,9 +50,9 @@ class Log:
         self.write(f"{line}\n".encode())
 
     def cut(self) -> None:
-        """Begin the log anew where it is too large.
+        """Copy the log to `<name>.log.1` and empty it, where it is too large.
 
-        The file stays the same one, for a child may write to it: what it writes at this very moment may be lost.
+        The file stays the same one, for a child may write to it. A line that it writes at this very moment may be lost.
         """
         self._size = os.fstat(self._file.fileno()).st_size
         if self._size > MOST_BYTES:

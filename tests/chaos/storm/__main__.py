@@ -51,7 +51,8 @@ def main() -> int:
         tell(outcome)
         wrong += len(outcome.verdict.wrong)
         if given.picture and stage == Stage.ALONE:
-            title = f"{size.tasks} tasks and {size.schedules} schedules under {len(outcome.faults)} faults, seed {given.seed}"
+            what = f"{size.tasks} tasks, {size.schedules} schedules, {len(outcome.faults)} faults"
+            title = f"{what}, seed {given.seed}"
             given.picture.write_text(picture(title, outcome.begun_at, outcome.verdict.late, outcome.faults))
     return int(wrong > 0)
 

@@ -108,8 +108,8 @@ class Book:
             if line["what"] == "begin":
                 end = ends.get(_run_of(line), {})
                 yield Ran(
-                    f"{line['queue']}/{line['id']}", line["kind"], line["v"], line["run"], line["attempt"], line["fence"],
-                    line["due"], line["pid"], line["at"], end.get("at"), end.get("outcome"),
+                    f"{line['queue']}/{line['id']}", line["kind"], line["v"], line["run"], line["attempt"],
+                    line["fence"], line["due"], line["pid"], line["at"], end.get("at"), end.get("outcome"),
                 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The clients of a storm: each does its steps in order, by HTTP or by Python, and again while nobody knows what came of it."""
+"""The clients of a storm: each does its steps in order, by HTTP or by Python, and again after an unknown answer."""
 
 import threading
 import time
@@ -201,7 +201,8 @@ def _reminder(step: Step) -> dict[str, Any]:
     starts = datetime.now(UTC) + timedelta(seconds=step.fields["starts"])
     people = [{"name": name, "email": f"{step.id}.{name.lower()}@example.com"} for name in PEOPLE]
     return {
-        "id": step.id, "subject": step.id, "starts_at": starts.isoformat(), "remind_before": ["PT30S"], "recipients": people,
+        "id": step.id, "subject": step.id, "starts_at": starts.isoformat(), "remind_before": ["PT30S"],
+        "recipients": people,
     }  # fmt: skip
 
 

@@ -43,9 +43,8 @@ def drawn(title: str, begun_at: int, late: Sequence[tuple[int, int]], faults: Se
     parts += [f'<circle class="dot" cx="{x(at):.1f}" cy="{y(ms):.1f}" r="1.3"/>' for at, ms in thinned(late)]
     seconds = (ends_at - begun_at) // 1_000
     for second in range(0, seconds + 1, 10 if seconds < 200 else 30):
-        parts.append(
-            f'<text class="soft" x="{x(begun_at + second * 1_000):.0f}" y="{HEIGHT - FOOT + 16}" text-anchor="middle">{second} s</text>'
-        )
+        at = x(begun_at + second * 1_000)
+        parts.append(f'<text class="soft" x="{at:.0f}" y="{HEIGHT - FOOT + 16}" text-anchor="middle">{second} s</text>')
     parts.append(
         f'<text class="soft" x="12" y="{HEIGHT - 8}">how late each task began, by the time at which it began</text>'
     )

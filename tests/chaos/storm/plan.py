@@ -127,7 +127,7 @@ FIRST_FAULT_S, GAP_S = 4.0, (1.0, 3.0)
 
 def drawn(seed: int, stage: Stage, size: Size, *, broker: bool = True, functions: bool = True) -> Plan:
     """The plan of a seed; without `broker`, nothing goes to RabbitMQ, without `functions`, no function runs."""
-    dice = random.Random(f"{seed} {stage}")  # noqa: S311 - to be repeated, not to be guessed
+    dice = random.Random(f"{seed} {stage}")
     kinds = {**WORKER_KINDS, **CALLS}
     if functions:
         kinds |= {**FUNCTION_KINDS, **{name: many for name, many in SENT.items() if broker or name != "to-rabbit"}}

@@ -70,8 +70,8 @@ class Alone(Servers):
         self._clock = folder / "clock"
         self._clock.write_bytes(struct.pack("q", 0))
         self.server = RedisServer(
-            need(newest()), "--bind", "127.0.0.1", "--port", str(self.port), "--appendonly", "yes", "--appendfsync", "always",
-            environment=self._clocked(),
+            need(newest()), "--bind", "127.0.0.1", "--port", str(self.port), "--appendonly", "yes", "--appendfsync",
+            "always", environment=self._clocked(),
         )  # fmt: skip
         self.faults |= {
             "redis-killed": self._kill,
@@ -108,7 +108,7 @@ class Alone(Servers):
     def _clocked(self) -> dict[str, str]:
         library = self.folder / "clock.so"
         source = Path(__file__).with_name("clock.c")
-        subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)  # noqa: S603
+        subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
         return {**os.environ, "LD_PRELOAD": str(library), "STORM_CLOCK": str(self._clock)}
 
     def _start(self) -> None:
@@ -267,7 +267,7 @@ class Faults:
         self.happened: list[tuple[str, int, int]] = []
 
     def run(self, beginning: float) -> None:
-        """Return after the last one. In the thread that started the servers: they end with the thread that starts them."""
+        """Return after the last one. Call it in the thread that started the servers, for they end with it."""
         for fault in self._faults:
             way = self._ways.get(fault.name)
             if way is None:

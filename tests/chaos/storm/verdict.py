@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from duecourse import Client, Status, Task, errors
 from tests.chaos.storm.book import Answer, Asked, Book, Ran
@@ -164,7 +165,7 @@ class Judge:
         self, name: str, v: int | None, ran: Sequence[Ran], history: Mapping[int, str], asked: Sequence[Asked]
     ) -> None:
         adds = sum(a.verb in MAKES and a.v == v and a.answer is not Answer.NO for a in asked)
-        for before, after in zip(ran, ran[1:], strict=False):
+        for before, after in pairwise(ran):
             reason = self._reason(before, after, history, adds)
             if reason is None:
                 self._say(name, f"DOUBLE without a reason: {_ran([before, after])}; {dict(history)}")
@@ -173,19 +174,17 @@ class Judge:
 
     def _reason(self, before: Ran, after: Ran, history: Mapping[int, str], adds: int) -> str | None:
         """Why `after` followed; "" where that is what the kind does, None where nothing says why."""
-        if before.outcome in GOES_ON and history.get(before.run) != "lapsed":
+        lapsed = history.get(before.run) == "lapsed"
+        if before.outcome in GOES_ON and not lapsed:
             return ""
-        if before.ended_at is None or before.ended_at > after.began_at:
-            return "its process died or stood still"
-        if history.get(before.run) == "lapsed":
-            return "its outcome did not reach the ledger before its lease lapsed"
-        if self._is_stepped(after.began_at):
-            return "the server's clock was moved past its lease"
-        if adds > 1:
-            return "it was added again after a lost answer"
-        if self._plan.stage != "alone":
-            return "the server lost the settle by a failover" if before.outcome else None
-        return None
+        reasons = {
+            "its process died or stood still": before.ended_at is None or before.ended_at > after.began_at,
+            "its outcome did not reach the ledger before its lease lapsed": lapsed,
+            "the server's clock was moved past its lease": self._is_stepped(after.began_at),
+            "it was added again after a lost answer": adds > 1,
+            "the server lost the settle by a failover": self._plan.stage != "alone" and before.outcome is not None,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), None)
 
     def _judge_schedules(self) -> None:
         occurrences: dict[str, set[str]] = defaultdict(set)

@@ -21,9 +21,9 @@ PAUSES = RetryPolicy(backoff_ms=100, max_backoff_ms=5_000)
 class Keeper:
     """Keeps the subscription to one primary alive and its timer right, on a thread of its own.
 
-    `on_expiry` is called with each watched key that is heard to expire, `on_swept` with the number of shards after each
-    sweep that follows a connect, `on_lost` each time that the server does not answer, or is no primary. `server` is its
-    name, "" for the only one.
+    `on_expiry` is called with each watched key that is heard to expire. `on_swept` is called with the number of shards
+    after each sweep that follows a connect. `on_lost` is called each time that the server does not answer, or is no
+    primary. `server` is its name, "" for the only one.
     """
 
     def __init__(

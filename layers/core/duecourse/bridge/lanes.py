@@ -62,9 +62,9 @@ class _Group:
 class Lanes(Generic[T]):
     """Items by key, in the order in which they may go.
 
-    A key that was rejected waits, longer each time, while others go on. Where more keys of a group than there are
-    threads were rejected, and nothing of it was accepted since, it is not theirs but the group's doing: then all of it
-    waits. Beside other groups, one that was rejected has one call at a time, so that it does not hold all threads.
+    A key that was rejected waits, longer each time, while others go on. A whole group waits where more of its keys than
+    there are threads were rejected, and none was accepted since: then it is the group's doing. Beside other groups, a
+    group that was rejected has one call at a time, so that it does not hold all threads.
     """
 
     def __init__(self, rules: Rules, key: Callable[[T], str], group: Callable[[T], str] = lambda _: "") -> None:

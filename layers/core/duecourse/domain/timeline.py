@@ -127,14 +127,33 @@ ENDS = {
 def _until_claimed(task: Task, throttle: Throttle) -> Waiting:
     if task.due_at == MAX_INSTANT and task.id.startswith(f"{task.group}@"):
         return Waiting("overlap", "It waits for the end of the occurrence before it.")
+    unsettled = _unsettled(task)
     if task.due_at > throttle.now:
         text = f"It is due in {span(task.due_at - throttle.now)}, at {format_instant(task.due_at)}."
-        return Waiting("due", text, task.due_at)
+        return Waiting("due", text + unsettled, task.due_at)
     since = f"It has been due for {span(throttle.now - task.due_at)}"
     if throttle.reason:
         until = f", until {format_instant(throttle.until)}" if throttle.until else ""
-        return Waiting(throttle.reason, f"{since}; {THROTTLED[throttle.reason]}{until}.", throttle.until)
-    return Waiting("claim", f"{since}, and waits for a claim, by a ring or by the next tick.")
+        return Waiting(throttle.reason, f"{since}; {THROTTLED[throttle.reason]}{until}.{unsettled}", throttle.until)
+    return Waiting("claim", f"{since}, and waits for a claim, by a ring or by the next tick.{unsettled}")
+
+
+UNSETTLED = {
+    "undelivered": " Its last delivery came to nothing{times}: {detail}. A function that returns without a `begin` or "
+    "a `settle` shows so; so does one that ends before its handler runs.",
+    "lapsed": " Its last run ended without a settle{times}: its process died or stood still, or its function returned "
+    "without one.",
+}
+"""Sentences on the run before, by how it ended."""
+
+
+def _unsettled(task: Task) -> str:
+    """Sentence on the newest run of a task, where it ended without a settle; "" for others."""
+    last = task.log[-1] if task.log else None
+    if not isinstance(last, Run) or last.outcome not in UNSETTLED:
+        return ""
+    times = f", {last.times} times in a row" if last.times > 1 else ""
+    return UNSETTLED[last.outcome].format(times=times, detail=last.detail)
 
 
 def _entries(entry: Entry) -> Iterator[Happened]:

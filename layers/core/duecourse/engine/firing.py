@@ -76,6 +76,8 @@ class Firer:
         Times after `last` are left for later.
         """
         schedule, progress = kept.schedule, kept.progress
+        if schedule.paused or progress.nominal is None or schedule.fires_at(progress.nominal) > now:
+            return self._look_again(kept, now)
         grace_ms = 0 if kept.refused else GRACE_MS  # a time that passed in the rest after a refusal is late
         passed = self._passed(kept, now, last, grace_ms)
         since = 0 if kept.refused else progress.next_at
@@ -92,6 +94,23 @@ class Firer:
         )
         tasks = tuple(schedule.occurrence(nominal, _due_at(due[nominal], now, grace_ms)) for nominal in firing)
         return Firing(kept, tasks, later)
+
+    def _look_again(self, kept: Kept, now: int) -> Firing:
+        """The step of a schedule that is due before its time: it gets its next time by its rule, and nothing fires.
+
+        The store has it so after its clock was put back: the time that it had may be far in the future.
+        """
+        schedule, progress = kept.schedule, kept.progress
+        if schedule.is_over(progress.fired):
+            return Firing(kept, (), replaced(progress, nominal=None, next_at=NEVER))
+        fired = {one.nominal for one in progress.recent}
+        since = max(schedule.rule.starts_at, now + schedule.lead_ms)
+        if schedule.paused and progress.nominal is not None:
+            since = min(since, progress.nominal)  # what passed while it was paused is missed once it is resumed
+        upcoming = (at for at in self._calendar.times(schedule.rule, since - 1) if at not in fired)
+        nominal = next(upcoming, None)
+        later = self._moved(progress, nominal, schedule.next_at(nominal), (), 0)
+        return Firing(kept, (), later)
 
     def pass_over(self, kept: Kept, last: int) -> Firing:
         """The step of a schedule that counts its times up to `last` as missed, and adds no task."""

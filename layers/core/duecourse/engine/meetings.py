@@ -67,6 +67,7 @@ class Meetings:
             return self._added(asked, tenant) if isinstance(asked, Series) else self._added_alone(asked, tenant)
         if isinstance(asked, Series) and Series.of(kept.schedule).matches(asked):
             self._occurrences.revive(asked.id, kept.schedule.rule, tenant)  # the add before may have been cut off
+            self._store.confirm(self._store.shard_of(QUEUE, "", asked.id))
             return Made(False, [], self._status(kept, tenant))
         raise ScheduleExists("A reminder that comes again has this id: change it, or delete it first.")
 

@@ -14,11 +14,7 @@ from duecourse.ports.leases import Claim, Lease, LeaseStore, Settled
 T = TypeVar("T")
 
 PATIENCE_S = 1.0
-"""Time that a server has for an answer before the drain goes on with others."""
-
-
-class NotInTime(StoreUnavailable):
-    """A call goes on whose caller no longer waits for it."""
+"""Time that a server has for an answer before the drain turns to others."""
 
 
 class Patient:
@@ -46,22 +42,22 @@ class Patient:
         claiming = self._late.get(shard) or self._begin("claim", server, claim)
         self._late.pop(shard, None)
         try:
-            return self._answer(server, claiming)
-        except NotInTime:
+            return claiming.result(PATIENCE_S)
+        except TimeoutError:
             self._late[shard] = claiming
-            raise
+            raise silent(server) from None
 
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """See LeaseStore."""
         server = self._server_of(shard)
         settle = partial(self._store.settle, shard, list(settlements))
-        return self._answer(server, self._begin("settle", server, settle)) if server else settle()
+        return self._done("settle", server, settle) if server else settle()
 
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
         """See LeaseStore."""
         server = self._server_of(shard)
         extend = partial(self._store.extend, shard, list(leases), lease_ms, at_least=at_least)
-        return self._answer(server, self._begin("extend", server, extend)) if server else extend()
+        return self._done("extend", server, extend) if server else extend()
 
     def ping(self) -> None:
         """See Ledger."""
@@ -77,6 +73,13 @@ class Patient:
     def _server_of(self, shard: Shard) -> str:
         return "" if self._is_alone else self._store.server_of(shard)
 
+    def _done(self, what: str, server: str, call: Callable[[], T]) -> T:
+        """Answer of a call that may be made again."""
+        try:
+            return self._begin(what, server, call).result(PATIENCE_S)
+        except TimeoutError:
+            raise silent(server) from None
+
     def _begin(self, what: str, server: str, call: Callable[[], T]) -> Future[T]:
         """Begin a call of a server on its thread. Raises StoreUnavailable where it has not answered the last one."""
         running = self._running.get((what, server))
@@ -88,12 +91,6 @@ class Patient:
         self._running[what, server] = begun
         return begun
 
-    def _answer(self, server: str, call: Future[T]) -> T:
-        try:
-            return call.result(PATIENCE_S)
-        except TimeoutError:
-            raise NotInTime(f"The store at {server} does not answer within {PATIENCE_S:g} s") from None
-
     def _give_back(self, shard: Shard, claiming: Future[Claim]) -> None:
         try:
             tasks = claiming.result().tasks
@@ -101,3 +98,8 @@ class Patient:
                 self._store.settle(shard, [release(task) for task in tasks])
         except (StoreUnavailable, StoreMisused):
             pass  # they lapse
+
+
+def silent(server: str) -> StoreUnavailable:
+    """The error of a server that does not answer in time."""
+    return StoreUnavailable(f"The store at {server} does not answer within {PATIENCE_S:g} s")

@@ -1,5 +1,6 @@
 """In-flight work of one drain, split into pieces that a thread pool runs."""
 
+import logging
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,8 @@ from duecourse.domain.task import Shard, Task
 from duecourse.engine.run import Runner, release
 from duecourse.engine.targets import Targets
 from duecourse.engine.threads import Threads
+
+log = logging.getLogger("duecourse.drain")
 
 LOOK_AGAIN_S = 0.1
 """Time after which a drain that waits for slow tasks looks for due ones, and gives back those behind the slow."""
@@ -145,12 +148,17 @@ class Pieces:
         if piece.ahead:
             self._begun[piece.token] = began_at, piece
         waited_ms = int((began_at - piece.since) * 1_000)
-        if piece.target:
-            settlements = self._targets.hand_over(piece.target, piece.tasks)
-        else:
-            settlements = [self._run(piece.tasks[0])]
+        try:
+            settlements = self._worked(piece)
+        except Exception:
+            # A fault of duecourse's own. The thread is all drains', and without an end the piece would keep its slot.
+            log.exception("%d tasks of shard %s met a fault: their leases lapse", len(piece.tasks), piece.shard)
+            settlements = []
         tasks = {task.token: task for task in piece.tasks}
         self._outbox.put((piece, [end.with_lateness(tasks[end.token], waited_ms) for end in settlements]))
+
+    def _worked(self, piece: Piece) -> list[Settlement]:
+        return self._targets.hand_over(piece.target, piece.tasks) if piece.target else [self._run(piece.tasks[0])]
 
     def _run(self, task: Task) -> Settlement:
         with self._threads.held_by(task.tenant) as granted:

@@ -111,6 +111,7 @@ class Queries:
         id = query.id
         task, found = self._look(id, tenant)
         if found and task and 0 < since <= task.created_at:
+            self._store.confirm(self._store.shard_of(task.queue, task.id, task.group))
             return Asked(found, created=False)
         if found and found.status is not QueryState.FAILED:
             if found.known and self._is_young(found.known, query.max_age_ms):

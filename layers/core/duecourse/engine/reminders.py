@@ -110,6 +110,7 @@ class Reminders:
         if self._is_same(reminder.digest, wanted, _to_compare(existing, wanted, sent_besides=sent_besides)):
             if content:
                 self._contents.restore(content)
+            self._confirm(reminder.id)
             return Made(False, [DueTask(task.id, task.due_at) for task in existing])
         _reject_if_live(existing)
         if content:
@@ -255,6 +256,9 @@ class Reminders:
         if not tasks:
             raise _absent(id, tenant)
         return tasks
+
+    def _confirm(self, id: str) -> None:
+        self._store.confirm(self._store.shard_of(QUEUE, "", id))
 
     def _messages(self, id: str, tenant: str) -> list[Task]:
         return _without_occurrences(self._store.group(QUEUE, id, tenant))

@@ -154,7 +154,10 @@ class Tasks:
 
     def _added(self, task: NewTask, since: int) -> Task | None:
         existing = self._store.get(task.queue, task.id, task.tenant)
-        return existing if existing and existing.created_at >= since else None
+        if existing is None or existing.created_at < since:
+            return None
+        self._store.confirm(self._store.shard_of(task.queue, task.id, existing.group))
+        return existing
 
     def runs(self, kind: str) -> bool:
         """True if something is known that runs tasks of this kind."""

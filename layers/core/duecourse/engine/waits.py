@@ -44,6 +44,7 @@ class Waits:
         self._shards: dict[Waited, Shard] = {}
         self._waiting: dict[Waited, set[Ended]] = {}
         self._new: list[Waited] = []
+        self._missed: list[Waited] = []
         self._hearing: Endings | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -121,7 +122,8 @@ class Waits:
         self._is_away = False
         looked_at, used_at, heard_at = time.monotonic(), time.monotonic(), time.time()
         while not self._closed and time.monotonic() - used_at < STAYS_S:
-            for waited in hearing.hear(min(looked_at + LOOK_S, used_at + STAYS_S) - time.monotonic()):
+            next_at = time.monotonic() + AGAIN_S if self._missed else looked_at + LOOK_S
+            for waited in hearing.hear(min(next_at, used_at + STAYS_S) - time.monotonic()):
                 heard_at = time.time()
                 self._tell(waited)
             now = time.monotonic()
@@ -137,22 +139,35 @@ class Waits:
     def _wanted(self, *, is_time: bool) -> list[Waited]:
         """The tasks to look at: all of them when it is time, else those that are new."""
         with self._lock:
-            new, self._new = self._new, []
+            new, self._new, self._missed = [*self._new, *self._missed], [], []
             return list(self._waiting) if is_time else new
 
     def _look(self, tasks: Iterable[Waited]) -> None:
-        """Have the ends of these tasks published, and end the futures of those that have ended."""
+        """Have the ends of these tasks published, and end the futures of those that have ended.
+
+        Tasks of shards that are away are looked at again soon. Raises StoreUnavailable where all are.
+        """
         with self._lock:
             shards = {one: self._shards[one] for one in tasks if one in self._shards}
-        for shard, some in grouped(list(shards), shards.__getitem__).items():
+        by_shard = grouped(list(shards), shards.__getitem__)
+        away: dict[Shard, StoreUnavailable] = {}
+        for shard, some in by_shard.items():
             try:
                 found = self._store().await_ends(shard, some, PUBLISHED_MS)
             except StoreMisused as error:
                 self._fail(some, error)
                 continue
+            except StoreUnavailable as error:
+                away[shard] = error
+                continue
             for waited, ended in zip(some, found, strict=True):
                 if ended:
                     self._tell(waited)
+        if len(away) == len(by_shard):
+            for unavailable in away.values():
+                raise unavailable
+        with self._lock:
+            self._missed = [waited for shard in away for waited in by_shard[shard]]
 
     def _take(self, waited: Waited) -> set[Ended]:
         """Remove and return the futures of a task: each is ended once."""

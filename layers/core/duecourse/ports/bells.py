@@ -114,7 +114,7 @@ class BellServers(Protocol):
         """See Bells."""
 
     def primaries(self) -> Mapping[str, Bells]:
-        """The bells of each primary by its name, "" for the only one; another object where they must be heard anew."""
+        """The bells of each primary by its name, "" for the only one; another object asks for a new subscription."""
 
     def owner_of(self, bell: str) -> str:
         """Name of the primary that has a bell, as far as is known; "" for the only one, and where none has it."""

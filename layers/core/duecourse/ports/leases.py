@@ -118,9 +118,10 @@ class LeaseStore(Ledger, Protocol):
         Leases that have lapsed are taken back first, each at the cost of an attempt. Tenants take turns. A queue's own
         `lease_ms` goes before the one given. `trigger` is that of the claim.
 
-        The caller begins the first `at_once` tasks at once. The others are claimed ahead: a lease of theirs that lapses
-        spends no attempt, and the task keeps its due time, until the lease is extended, which says that it has begun.
-        After the second such lapse in a row the task is due later each time; it is dead after 20.
+        The caller begins the first `at_once` tasks at once, and the others are claimed ahead. If a lease of theirs
+        lapses, no attempt is spent and the task keeps its due time. An extension of the lease, or a checkpoint, says
+        that the task has begun. From the second such lapse in a row on, the task is due later each time; it is dead
+        after 20.
 
         A claim whose reply is lost is looked for: the next claim of this process in the shard answers the leases that
         it has made, alone. An error after the first of them leaves the caller what it has leased.

@@ -54,6 +54,12 @@ class Ledger(Protocol):
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task | None:
         """One task, in any shard of its queue. Raises TaskDamaged where its record cannot be read."""
 
+    def confirm(self, shard: Shard) -> None:
+        """Return once as many replicas as must have a change have all that was written to a shard until now.
+
+        For an answer that reports what was there, and changes nothing. Raises StoreUnavailable.
+        """
+
 
 class Throttled(Ledger, Protocol):
     """The ledger with the reasons for which due tasks wait."""

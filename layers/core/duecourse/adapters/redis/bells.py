@@ -242,7 +242,7 @@ class RedisBells:
     def _meet(self) -> None:
         """Learn each primary that exists, with a canary in one of its slots.
 
-        One whose canary's slot has moved is met anew. Who uses those that have gone closes them.
+        A primary gets another object where its canary's slot has moved. Users of those that have gone close them.
         """
         with self._meeting:
             met, known = primaries_of(self._client()), self._primaries

@@ -15,7 +15,7 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from duecourse.adapters.redis.lines import QuickPool
 from duecourse.adapters.redis.login import Login, RenewingPool, renewing
-from duecourse.adapters.redis.nodes import NodePool
+from duecourse.adapters.redis.nodes import SILENT, NodePool
 from duecourse.domain.address import REDIS_PORT, SENTINEL_PORT, nodes_of, split, without_login
 from duecourse.errors import StoreUnavailable
 
@@ -75,9 +75,12 @@ def connect(url: str, login: Login | None = None) -> Client:
 
 
 def check_place(pool: Any, connection: Any) -> None:
-    """Return if a connection that listens leads to the primary, as far as Sentinels know. Raises as redis-py."""
+    """Return if a connection that listens leads to a primary that answers, as far as is known. Raises as redis-py."""
     if isinstance(pool, ServicePool):
         pool.check(connection)
+    outage = pool.connection_kwargs.get("outage")
+    if outage and outage.lasts:
+        raise redis.ConnectionError(SILENT)
 
 
 def is_cluster(url: str) -> bool:
@@ -108,6 +111,12 @@ def primaries_of(client: Client) -> dict[str, redis.Redis]:
         return {"": client}
     cluster: Any = client
     return {node.name: cluster.get_redis_connection(node) for node in cluster.get_primaries()}
+
+
+def answering_first(client: Client) -> list[redis.Redis]:
+    """The client of each primary, those last that are known not to answer."""
+    found = primaries_of(client).values()
+    return sorted(found, key=lambda one: isinstance(pool := one.connection_pool, NodePool) and pool.is_away)
 
 
 def servers(client: Client) -> list[redis.Redis]:
@@ -167,8 +176,8 @@ def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
 class ServicePool(SentinelConnectionPool):
     """Connections to a service's primary, and to the sentinels that know which server that is.
 
-    They are asked once a second while connections are used: a former primary that stood still takes itself for the
-    primary when it wakes, and a connection to it would be as good as before.
+    The pool asks them once a second while its connections are used. A frozen server that wakes after a failover still
+    acts as the primary, and connections to it work as before.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

@@ -71,7 +71,9 @@ class RedisLeases(RedisSchedules):
             if not most and SCHEDULES not in got.want:
                 break
         if claim.tasks:
-            self._record.meet(shard)  # no ring and no tick would find the others of a queue whose record is lost
+            self._record.meet(
+                shard, beside=True
+            )  # no ring and no tick would find the others of a queue whose record is lost
         return replace(claim, schedules=self._due(shard, got.schedules)) if got.schedules else claim
 
     def _saved(self, claim: Claim, shard: Shard, lost: LostClaim, deliveries: Deliveries, error: Away) -> Claim:

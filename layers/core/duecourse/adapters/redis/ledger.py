@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from duecourse.adapters.redis.adds import Adds
 from duecourse.adapters.redis.arguments import Argument, ending
-from duecourse.adapters.redis.connect import Client, name_of_node, node_of, primaries_of
+from duecourse.adapters.redis.connect import Client, answering_first, name_of_node, node_of
 from duecourse.adapters.redis.keys import Keys, hung_at, keys_of, shards_key
 from duecourse.adapters.redis.lines import execute
 from duecourse.adapters.redis.queue_settings import FIELDS, settings_of
@@ -64,7 +64,7 @@ class RedisLedger:
             self._scripts.call(self._client.ping)
             return
         away: StoreUnavailable | None = None
-        for node in primaries_of(self._client).values():
+        for node in answering_first(self._client):
             try:
                 self._scripts.call(node.ping, again=False)
             except StoreUnavailable as error:
@@ -129,6 +129,11 @@ class RedisLedger:
     def _reads(self, sid: str, shards: Sequence[Shard]) -> list[Sequence[Argument]]:
         every = map(self._verbs.keys, shards)
         return [command for keys in every for command in (("HGET", keys.tasks, sid), ("ZSCORE", keys.leased, sid))]
+
+    def confirm(self, shard: Shard) -> None:
+        """See Ledger: nothing is sent where no replicas count."""
+        if self._verbs.wait:
+            self._scripts.confirm(self._verbs.keys(shard).meta, self._verbs.wait)
 
     def stats(self, shard: Shard) -> Stats:
         """See Figures: a round trip, and one more if tenants are in the ring, for their heads."""

@@ -1,7 +1,6 @@
 """Claims whose reply was lost, by the nonces of the leases that they may have made."""
 
 import threading
-import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -20,14 +19,9 @@ class LostClaim(NamedTuple):
     sent_at: float
     lease_ms: tuple[int, ...]
 
-    @property
-    def lapses_at(self) -> float:
-        """Time at which its leases, had it made any at once, have lapsed."""
-        return self.sent_at + max(self.lease_ms) / 1_000
-
 
 class LostClaims:
-    """The lost claims of one process, by their shard. Whoever takes them looks for their leases: nobody else does."""
+    """The lost claims of one process, by their shard; the caller that takes some looks for their leases alone."""
 
     def __init__(self) -> None:
         self._claims: dict[Shard, list[LostClaim]] = {}
@@ -36,12 +30,13 @@ class LostClaims:
     def add(self, shard: Shard, claims: Iterable[LostClaim]) -> None:
         """Keep claims whose leases are still to be looked for."""
         with self._changing:
-            self._claims[shard] = [*self._claims.get(shard, ()), *claims][-MOST:]
+            kept = [*self._claims.get(shard, ()), *claims][-MOST:]
+            if kept:
+                self._claims[shard] = kept
 
     def take(self, shard: Shard) -> list[LostClaim]:
         """The claims of a shard whose leases may be found; they are kept no longer."""
         if shard not in self._claims:  # looked at without the lock: most claims get their answers
             return []
         with self._changing:
-            taken = self._claims.pop(shard, [])
-        return [claim for claim in taken if claim.lapses_at > time.monotonic()]
+            return self._claims.pop(shard, [])

@@ -1,7 +1,6 @@
-"""Connections to the nodes of a cluster, which are refused at once while a node is known not to answer.
+"""Connections to the nodes of a cluster: while a node does not answer, its commands fail at once.
 
-Else each command for a node that stands still would wait for its timeout, and with it whatever its caller has to do on
-other nodes.
+Else each command for a frozen node would wait for its timeout, and so would the work of its caller on other nodes.
 """
 
 import threading
@@ -17,7 +16,7 @@ from duecourse.domain.backoff import ceiling_ms
 from duecourse.domain.task import RetryPolicy
 
 TRIAL_S = 0.25
-"""Time that a node has to answer a trial, which whoever makes it waits for."""
+"""Time that a node has to answer a trial; the caller that makes the trial waits for it."""
 PAUSES = RetryPolicy(backoff_ms=200, max_backoff_ms=2_000)
 """Pauses between trials of a node that does not answer."""
 SILENT = "the node has not answered, and is tried again within seconds"
@@ -92,15 +91,20 @@ def noticing(connection_class: type) -> type:
 
 
 class NodePool(ConnectionPool):
-    """Connections to one node; while it does not answer, one caller now and then tries it, and all others are refused.
+    """Connections to one node.
 
-    Raises redis.ConnectionError for those.
+    While the node does not answer, one caller now and then tries it. All others get redis.ConnectionError at once.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.connection_class = noticing(self.connection_class)
         self._outage = self.connection_kwargs["outage"] = Outage()
+
+    @property
+    def is_away(self) -> bool:
+        """True if the node did not answer when it was last asked."""
+        return self._outage.lasts
 
     def get_connection(self, *command: Any, **options: Any) -> Any:
         """A connection, where the node is not known to be away."""

@@ -35,8 +35,8 @@ log = logging.getLogger("duecourse.store")
 PUT = {1: Put.CREATED, 2: Put.CHANGED, 3: Put.KEPT, -1: Put.ABSENT, -2: Put.CONFLICT}
 LOOKS = 4
 """Maximum number of steps of a search for names like a wrong one."""
-PAGE = 500
-"""Schedules that are read at a time."""
+PAGE, NAMES = 500, 5_000
+"""Schedules that are read at a time: their records, and their ids alone."""
 LOOKED_AT = 10_000
 """Most schedules that one purge looks at: one that chooses few of them by kind is asked for again."""
 AT_ONCE = 20
@@ -166,15 +166,14 @@ class RedisSchedules(RedisLedger):
 
     def _coming(self, shard: Shard, after: int) -> Iterator[Kept]:
         """Schedules of a shard that are due later than an instant."""
-        due, since, size = self._verbs.keys(shard).due(TENANT), after + 1, PAGE
-        while True:
-            page = self._scripts.command("ZRANGEBYSCORE", due, since, "+inf", "LIMIT", 0, size, "WITHSCORES")
-            sids, last = [sid.decode() for sid in page[::2]], int(page[-1]) if page else since
+        due, names, seen = self._verbs.keys(shard).due(TENANT), dict[str, None](), -1
+        # All names first: whoever asks for the records may move their schedules, and so those behind them, meanwhile.
+        while len(names) > seen:
+            seen = len(names)
+            page = self._scripts.command("ZRANGEBYSCORE", due, after + 1, "+inf", "LIMIT", seen, NAMES)
+            names |= dict.fromkeys(sid.decode() for sid in page)
+        for sids in pieces([*names], PAGE):
             yield from filter(None, _readable(shard.queue, self._scheduled(shard, sids)).values())
-            if len(sids) < size:
-                return
-            # Those that are due at one time may be more than a page: then the next one is larger.
-            since, size = (last, PAGE) if last > since else (since, 4 * size)
 
     def fire(self, shard: Shard, firings: Sequence[Firing]) -> list[Fired]:
         """See ScheduleStore."""

@@ -140,6 +140,10 @@ class Scripts:
         """Answer of one script; with `replicas`, only once so many have what it wrote."""
         return self.call(lambda: self._send(load(name), request, replicas), again=name not in ONCE)
 
+    def confirm(self, key: str, replicas: int) -> None:
+        """Return once so many replicas have all that was written to the server of this hash until now."""
+        self.call(lambda: self._evaluate(("EVAL", TOUCH, 1, key), replicas))
+
     def evaluate_ahead(
         self, name: str, requests: Callable[[], Iterable[Request]], read: Callable[[int, Any], T]
     ) -> list[T]:
@@ -262,8 +266,8 @@ class Scripts:
         now = int(seconds) * 1000 + int(micros) / 1000
         if differs := difference(now):
             log.error("%s", differs)
-        self._times[name] = ServerTime(sent, now)
-        return self._times[name]
+        self._times[name] = known = ServerTime(sent, now)  # another thread may forget it at once
+        return known
 
     def _evaluate(self, command: Sequence[Argument], replicas: int) -> Any:
         if not replicas:

@@ -131,12 +131,15 @@ class ShardsOnRecord:
                 raise
             self._see(shard, for_s=GRACE_S)
 
-    def meet(self, shard: Shard) -> None:
-        """Put a shard in which tasks were found on record again if it is missing; an absent record is left alone."""
+    def meet(self, shard: Shard, *, beside: bool = False) -> None:
+        """Put a shard in which tasks were found on record again if it is missing; an absent record is left alone.
+
+        In a cluster `beside` does not wait for that: the record may be on another node, which is away.
+        """
         if self._is_sure(shard) or self._met.get(shard, 0) > time.monotonic():
             return
         self._met[shard] = time.monotonic() + GRACE_S
-        if self._scripts.in_cluster:  # beside: the record's node may be another, and away
+        if beside and self._scripts.in_cluster:
             threading.Thread(target=self._restore, args=(shard,), name="record", daemon=True).start()
         else:
             self._restore(shard)

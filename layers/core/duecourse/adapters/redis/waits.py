@@ -11,8 +11,8 @@ from typing import Any
 
 import redis
 
-from duecourse.adapters.redis.connect import check_place, node_of
-from duecourse.adapters.redis.keys import ended_channel, shards_key
+from duecourse.adapters.redis.connect import answering_first, check_place
+from duecourse.adapters.redis.keys import ended_channel
 from duecourse.adapters.redis.ledger import RedisLedger
 from duecourse.adapters.redis.record import stored_id
 from duecourse.adapters.redis.scripts import Scripts
@@ -53,11 +53,23 @@ class RedisEndings:
         self._waker.setblocking(False)
         self._poll.register(self._woken, select.POLLIN)
         try:
-            server = scripts.call(lambda: node_of(scripts.client, shards_key(namespace)))
-            self._open(_pool_of(scripts.client, server), ended_channel(namespace))
+            self._open_one(scripts, ended_channel(namespace))
         except BaseException:
             self._close_pair()
             raise
+
+    def _open_one(self, scripts: Scripts, channel: str) -> None:
+        """Listen at a server that answers: first at those that are not known to be away."""
+        pools = [_pool_of(scripts.client, server) for server in answering_first(scripts.client)]
+        for place, pool in enumerate(pools, start=1):
+            try:
+                self._open(pool, channel)
+            except StoreUnavailable:
+                if place == len(pools):
+                    raise
+            else:
+                return
+        raise StoreUnavailable("the cluster has no primaries")
 
     def _open(self, pool: redis.ConnectionPool, channel: str) -> None:
         with translated():

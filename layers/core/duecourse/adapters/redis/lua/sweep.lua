@@ -68,7 +68,7 @@ local spared = tonumber(call('HGET', shard.META, 'spared') or nil)
 if spared and spared <= shard.NOW and not lapsed[1] then
   call('HDEL', shard.META, 'spared')
 end
-local pruned = prune(shard.DONE, shard.NOW - retention) + prune_dead()
+local pruned = clocks.may_forget() and prune(shard.DONE, shard.NOW - retention) + prune_dead() or 0
 local idle = idleness.idle_ms()
 versions.watch()
 if own[4] then
@@ -83,6 +83,8 @@ end
 if shard.AWAITED and tonumber(shard.AWAITED) <= shard.NOW then
   call('HDEL', shard.META, 'awaited')
 end
-local _, left = versions.rewrite()
+local was_put_back = clocks.watch()
+local _, left = versions.rewrite(was_put_back)
+clocks.finish(want)
 more = places.forget_strays(own[2], want) or left or more
 return { shard.NOW, bell.hang(false), reclaimed, died, pruned, more and 1 or 0, want, idle, own[3] or '' }

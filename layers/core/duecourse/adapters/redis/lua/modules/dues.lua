@@ -2,6 +2,7 @@
 
 local SCHEDULES = '*' -- the tenant of schedules
 local MOST = 200 -- as ports/schedules.py
+local FEW = 50 -- where more are due: a step with their occurrences is short, and the next tenant's turn comes soon
 local LOOK = 10000 -- ids that are looked through for those of other tenants: two milliseconds
 local AT_ONCE = 20 -- records that are read at a time, each of up to two KiB without its payload
 local OWNER = '^%*/([^/]*)' -- of a stored id
@@ -26,7 +27,7 @@ local function look()
   return sids
 end
 
--- The ids by turns: the longest due of each tenant, then the second of each, and so on, MOST at the most.
+-- The ids by turns: the longest due of each tenant, then the second of each, and so on, FEW at the most.
 local function by_turns(sids)
   local lists, order, chosen, turn = {}, {}, {}, 1
   for _, sid in ipairs(sids) do
@@ -41,10 +42,10 @@ local function by_turns(sids)
   repeat
     local before = #chosen
     for _, own in ipairs(order) do
-      chosen[#chosen + 1] = #chosen < MOST and own[turn] or nil
+      chosen[#chosen + 1] = #chosen < FEW and own[turn] or nil
     end
     turn = turn + 1
-  until #chosen == before or #chosen >= MOST
+  until #chosen == before or #chosen >= FEW
   return chosen
 end
 

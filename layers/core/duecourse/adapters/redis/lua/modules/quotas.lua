@@ -91,7 +91,8 @@ function quotas.forget_adds()
   local found, past, others = call('HSCAN', shard.META, cursor, 'COUNT', LOOKED_AT), {}, false
   for i = 1, #found[2], 2 do
     if sub(found[2][i], 1, 5) == 'adds:' then
-      local is_past = (tonumber(found[2][i + 1]) or 0) <= shard.NOW
+      local at = tonumber(found[2][i + 1]) or 0
+      local is_past = at <= shard.NOW or at > shard.NOW + MINUTE + 1 -- that was before the clock was put back
       past[#past + 1] = is_past and found[2][i] or nil
       others = others or not is_past
     end

@@ -17,7 +17,7 @@
 --                   retention, lease (ms); revision: which version of these settings that is, in a queue of several
 --                   shards; unpark: how far a pass is that wakes parked tenants, while one is under way; clear: how far
 --                   wrong counts are forgotten, likewise (modules/weights.lua); defaulted: 1 where max_running is a default, 2 where tenant_max_running is
---                   one too; dead_swept: when a sweep first looked for old dead tasks; spared: the end of leases that lapsed unattended and
+--                   one too; dead_swept: when a sweep first looked for old dead tasks; put_back, forgets: modules/clocks.lua; spared: the end of leases that lapsed unattended and
 --                   got some seconds more, until a sweep finds them gone (modules/lapses.lua); idle: "<fence>:<since>" of a shard without tasks or settings, leave: how
 --                   far it is forgotten, leaving where it is being forgotten; out:<target> how many were handed over and are not begun, while any
 --                   is; most:<target> how many may be, while tasks wait for that (0 of kind:<kind>, for whoever has it); wake: 1 while a claim may hand over

@@ -87,9 +87,10 @@ function versions.look_again()
   call('HSETNX', shard.META, 'rewrite', '0')
 end
 
--- A bounded step through the records after the version was raised. Answers how many were rewritten, and whether there
+-- A bounded step through the records after the version was raised, or the clock `was_put_back`. Answers how many were
+-- rewritten, and whether there
 -- may be more.
-function versions.rewrite()
+function versions.rewrite(was_put_back)
   local known = call('HMGET', shard.META, 'rewrite', 'clear')
   local place = known[1]
   if known[2] and not place then
@@ -115,6 +116,9 @@ function versions.rewrite()
       else
         if byte(name) == record.SCHEDULE then
           record.join_schedules(name)
+        end
+        if was_put_back and not string.find(name, '+', 1, true) and clocks.mend(name, data) then
+          changed, data = '+', call('HGET', shard.TASKS, name)
         end
         if weights.recount(name, data) then
           changed, data = '+', call('HGET', shard.TASKS, name)
