@@ -29,6 +29,7 @@ from duecourse.ports.tasks import Move
 from duecourse.ports.waits import Waited
 from tests.contract.conftest import opened, servers
 from tests.support.clock import HandClock
+from tests.support.emptied import STAY
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, ending, lease_of, new, settle, standing
 from tests.support.schedules import MINUTE, fire, kept, put
 
@@ -39,22 +40,6 @@ KEPT_MS = 100_000 * HOUR_MS
 TARGET = "lambda:report"
 LARGE = '"' + 3_000 * "x" + '"'
 NONCES = count(1)
-STAY = {
-    "fence": "no fence comes twice",
-    "clock": "the clock of these tests travels",
-    "layout": "the version of the records to come",
-    "dead_swept": "since when dead tasks are forgotten",
-    "idle": "since when the queue is empty, or that it was when a sweep last looked",
-    "set_by": "whose change the settings are, for a request that is sent again",
-    "late_slot": "the newest of 13 slots of lateness, which are taken again each hour",
-    "drawn": "how a shard knows of earlier callers",
-    "others": "the same",
-    "others_at": "the same",
-    "busy:*": "one of each function and kind that began: as many as are deployed, forgotten with the queue",
-    "each:*": "one of each function that has no time for ten tasks: forgotten with the queue",
-    "fits:*": "one of each function that was busy, until it has all its places again: forgotten with the queue",
-}
-"""Fields of meta that a ledger keeps once it is empty, each with the reason."""
 FORGOTTEN = {b"fence", b"layout", b"clock", b"bell_at", b"leaving"}
 """Fields of meta that are left of a queue that is forgotten: two are of the clock that travels, the last is a mark."""
 

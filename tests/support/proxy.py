@@ -53,7 +53,7 @@ class Proxy:
                 self._spawn(self._serve, near)
 
     def _serve(self, near: socket.socket) -> None:
-        with near, self._dial() as far:
+        with near, contextlib.suppress(ConnectionRefusedError), self._dial() as far:
             self._open |= {near, far}
             link = Link(near, far)
             answers = self._spawn(self._pump, far, partial(self.down, link), near)

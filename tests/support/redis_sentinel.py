@@ -88,6 +88,10 @@ class SentinelServers:
         with redis.Redis(port=self.port, decode_responses=True) as sentinel:
             return int(sentinel.sentinel_get_master_addr_by_name(SERVICE)[1])
 
+    def wait_both(self) -> None:
+        """Wait until the Sentinel has a primary, and the other server follows it."""
+        until(self._knows_both)
+
     def _server(self, port: int) -> RedisServer:
         options = {
             "bind": "127.0.0.1",

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -62,8 +62,15 @@ def tie() -> list[str | Path]:
 class RedisServer:
     """One server process, with nothing on disk unless `options` say otherwise (`--save`, `60 1`)."""
 
-    def __init__(self, binary: Path, *options: str, password: str | None = None) -> None:
+    def __init__(
+        self,
+        binary: Path,
+        *options: str,
+        password: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._binary = binary
+        self._environment = environment
         self._password = password
         self._options = options
         self.folder = Path(tempfile.mkdtemp(prefix="duecourse-redis-"))
@@ -88,6 +95,7 @@ class RedisServer:
             [*tie(), self._binary, *options, *debug, *self._options],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=self._environment,
         )
         until(self._answers)
 

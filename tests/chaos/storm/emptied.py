@@ -1,0 +1,48 @@
+"""What a ledger keeps once all of it was deleted: no more than one in which nothing ever failed."""
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
+from typing import Any
+
+from duecourse import Client, Status
+from duecourse.adapters.redis.connect import Client as Redis
+from duecourse.adapters.redis.connect import primaries_of
+from tests.support.emptied import STAY
+
+ENDED = (Status.DONE, Status.CANCELLED, Status.DEAD)
+OF_ALL = ("*:shards", "*:{*}:deployed", "*:{*}:ledger", "*:{functions}:*", "*:{requests}:*")
+"""Keys that are of no queue: which shards, kinds and functions there are, and answers that are kept for a day."""
+OF_QUEUES = {**STAY, "shards": "how many the queue has", "revision": "the version of its settings"}
+
+
+def empty(client: Client, queues: Iterable[str]) -> None:
+    """Delete every schedule and every task that has ended, and take the queues' settings back."""
+    for queue in queues:
+        while schedules := client.schedules.list(queue, limit=100).schedules:
+            for status in schedules:
+                client.schedules.delete(status.schedule.id, queue)
+        for state in ENDED:
+            cursor: str | None = ""
+            while cursor is not None:
+                cursor = client.purge(queue, state=str(state), limit=1_000, cursor=cursor or None).next_cursor
+        client.set_queue(queue, paused=None, max_running=None)
+
+
+def left(redis: Redis, namespace: str = "duecourse") -> list[str]:
+    """Each key and field that an emptied ledger has and should not; sorted."""
+    found: set[str] = set()
+    for node in primaries_of(redis).values():
+        for key in node.scan_iter(f"{namespace}*", count=1_000):
+            found |= set(_unwanted(node, key.decode()))
+    return sorted(found)
+
+
+def _unwanted(node: Any, key: str) -> Iterator[str]:
+    if key.endswith("}:late") or any(fnmatch(key, one) for one in OF_ALL):
+        return
+    if not key.endswith("}:meta"):
+        yield key
+        return
+    for field in node.hkeys(key):
+        if not any(fnmatch(field.decode(), one) for one in OF_QUEUES):
+            yield f"{key} {field.decode(errors='replace')}"

@@ -1,0 +1,99 @@
+"""One storm from its beginning to its verdict."""
+
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from duecourse import Client
+from tests.chaos.storm import receivers
+from tests.chaos.storm.book import Book
+from tests.chaos.storm.clients import Lane, Work
+from tests.chaos.storm.emptied import empty, left
+from tests.chaos.storm.parts import Workers, environment, local_stack, targets
+from tests.chaos.storm.plan import LANES, QUEUES, Plan
+from tests.chaos.storm.stage import SERVERS, Faults, now_ms
+from tests.chaos.storm.verdict import Judge, Verdict
+
+SETTLED_WITHIN_S = 120.0
+"""Time after the last fault within which all must be done: longer than a lease, an event's wait and a tick."""
+WORKERS = 2
+
+
+class NotSettled(Exception):
+    """Something is still scheduled or leased long after the last fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a storm."""
+
+    plan: Plan
+    verdict: Verdict
+    begun_at: int
+    faults: tuple[tuple[str, int, int], ...]
+    settled_s: float
+    """Seconds from the last step to the end of the last task."""
+
+
+def run(
+    plan: Plan, folder: Path, *, amqp: str = "", functions: bool = True, say: Callable[[str], None] = print
+) -> Outcome:
+    """Have a storm pass over parts of its own, in `folder`; `amqp` is a RabbitMQ's URL. Raises NotSettled."""
+    log = folder / "ran.jsonl"
+    book = Book(log)
+    rabbit = f"storm-{secrets.token_hex(4)}" if amqp else ""
+    with ExitStack() as parts:
+        servers = parts.enter_context(SERVERS[plan.stage](folder))
+        given = environment(servers.url, log, WAIT=str(servers.wait), EGRESS_ALLOW="127.0.0.0/8")
+        workers = Workers(WORKERS, given, folder)
+        parts.callback(workers.close)
+        workers.start()
+        stack = None
+        if functions:
+            handed = {"DUECOURSE_TARGETS": targets(receivers.SQS, rabbit), **({"DUECOURSE_AMQP": amqp} if amqp else {})}
+            stack = parts.enter_context(local_stack(folder / "project", given | handed))
+            parts.enter_context(receivers.sqs(book, stack.aws))
+        if rabbit:
+            parts.enter_context(receivers.broker(book, amqp, rabbit))
+        receiver = parts.enter_context(receivers.web(book))
+        settings = {"shards": {"wide": 4}, "wait": servers.wait, "egress_allow": "127.0.0.0/8"}
+        client = parts.enter_context(Client(servers.url, **settings))  # type: ignore[arg-type]
+        judge = parts.enter_context(Client(servers.ledger, shards={"wide": 4}))
+        judge.set_queue("narrow", create=True, max_running=2)
+        lanes = [Lane(n, plan.steps, book, client, Work(receiver, stack.api if stack else None)) for n in range(LANES)]
+        faults = Faults(plan.faults, servers, workers, stack)
+        begun_at, beginning = now_ms(), time.monotonic()
+        for lane in lanes:
+            lane.begun_at = beginning
+            lane.start()
+        faults.run(beginning)
+        for lane in lanes:
+            lane.join()
+            if lane.error:
+                raise lane.error
+        servers.calm()
+        ended = time.monotonic()
+        say(f"{plan.stage}: all was asked after {ended - beginning:.0f} s; {len(faults.happened)} faults")
+        settled = _settle(judge, ended)
+        time.sleep(1)  # receivers read what was confirmed last
+        mails = receivers.mails(stack.aws) if stack else None
+        verdict = Judge(plan, book, judge, faults.happened, mails).judge()
+        empty(judge, QUEUES)
+        with servers.client() as redis:
+            verdict.wrong += [f"LEFT in the emptied ledger: {one}" for one in left(redis)]
+        return Outcome(plan, verdict, begun_at, tuple(faults.happened), settled)
+
+
+def _settle(client: Client, since: float) -> float:
+    """Wait until nothing is scheduled, running or to fire; answers how long that took."""
+    while True:
+        queues = client.list_queues()
+        left = {queue.name: (queue.scheduled, queue.running, queue.fires_at) for queue in queues}
+        if not any(scheduled or running or fires for scheduled, running, fires in left.values()):
+            return time.monotonic() - since
+        if time.monotonic() - since > SETTLED_WITHIN_S:
+            return -1.0
+        time.sleep(0.5)

@@ -1,0 +1,291 @@
+"""The comparison at the end of a storm: what was acknowledged and what ran, against the ledger as it stands."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from duecourse import Client, Status, Task, errors
+from tests.chaos.storm.book import Answer, Asked, Book, Ran
+from tests.chaos.storm.clients import MAX_ATTEMPTS, PEOPLE
+from tests.chaos.storm.plan import Plan
+
+SAME_MOMENT_MS = 100
+"""Two processes read the clock one after another: what differs by less is no order."""
+RUNS = {"loop": 3, "flaky": 2}
+"""Runs that a kind takes when nothing fails; every other takes one."""
+MAKES = frozenset({"add", "replace"})
+GOES_ON = frozenset({"Again", "Retry"})
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What was found. A storm is passed when `wrong` is empty; `doubles` counts further runs by their reasons."""
+
+    wrong: list[str] = field(default_factory=list)
+    doubles: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    late: list[tuple[int, int]] = field(default_factory=list)
+    """When each first run began (epoch ms), and how long after its due time."""
+
+
+class Judge:
+    """Compares one storm. `faults` are the name, begin and end (epoch ms) of each fault that happened."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        book: Book,
+        client: Client,
+        faults: Sequence[tuple[str, int, int]],
+        mails: Counter[str] | None = None,
+    ) -> None:
+        self._mails = mails or Counter()
+        self._plan, self._book, self._client = plan, book, client
+        self._asked, self._runs = book.by_name(), book.runs()
+        self._stepped = [(began - 1_000, ended + 1_000) for name, began, ended in faults if name.startswith("clock-")]
+        self._received: dict[str, list[int | None]] = defaultdict(list)
+        for one in book.received:
+            self._received[one.name].append(one.v)
+        self.verdict = Verdict()
+
+    def judge(self) -> Verdict:
+        """Look at every task and every schedule that was asked for."""
+        for name, kind in self._plan.kinds.items():
+            self._judge_task(name, kind, self._asked.get(name, []))
+        self._judge_schedules()
+        self._judge_queues()
+        self._judge_reminders()
+        return self.verdict
+
+    def _say(self, name: str, words: str) -> None:
+        self.verdict.wrong.append(f"{name}: {words}")
+
+    def _task(self, name: str) -> Task | None:
+        queue, _, id = name.partition("/")
+        try:
+            return self._client.get(id, queue)
+        except errors.TaskNotFound:
+            return None
+
+    def _judge_task(self, name: str, kind: str, asked: Sequence[Asked]) -> None:
+        task, runs = self._task(name), self._runs.get(name, [])
+        self.verdict.counts["tasks"] += 1
+        self._judge_end(name, kind, task, asked)
+        self._judge_changes(name, runs, asked)
+        self._judge_runs(name, kind, task, runs, asked)
+
+    def _judge_end(self, name: str, kind: str, task: Task | None, asked: Sequence[Asked]) -> None:
+        """The last acknowledged change is what stands; an unknown one after it may stand too."""
+        may_be = possible(asked)
+        if rejected := [a for a in asked if a.verb in MAKES and a.answer is Answer.NO]:
+            self._say(name, f"REJECTED: {_told(rejected)}")
+        if task is None:
+            if (0, False) not in may_be:
+                self._say(name, f"LOST: acknowledged as {sorted(may_be)}, and not there")
+            return
+        self.verdict.counts[str(task.status)] += 1
+        found = (self._version(task), task.status is Status.CANCELLED)
+        if found not in may_be:
+            self._say(name, f"UNDONE: it is {found}, acknowledged were {sorted(may_be)}: {_told(asked)}")
+        if task.status is Status.DEAD:
+            self._judge_dead(name, kind, task)
+        elif task.status is Status.DONE:
+            self._judge_done(name, task)
+        elif task.status is not Status.CANCELLED:
+            self._say(name, f"LATE FOR GOOD: {kind} is {task.status}, due at {task.due}: {_history(task)}")
+
+    def _version(self, task: Task) -> int:
+        if task.kind == "webhook":
+            return int(task.payload["body"]["v"])
+        if task.kind == "poll":
+            return int(task.payload["url"].split("/")[-2])
+        return int(task.payload["v"])
+
+    def _judge_dead(self, name: str, kind: str, task: Task) -> None:
+        """Each attempt of a dead task is a run that began."""
+        begun = [ran for ran in self._runs.get(name, []) if ran.v == self._version(task)]
+        if kind not in MAX_ATTEMPTS:
+            self._say(name, f"DEAD, and nothing was wrong with it: {task.error}; {_history(task)}")
+        if kind.startswith(("w.", "f.")) and len(begun) < task.retry.max_attempts:
+            self._say(name, f"DEAD after {len(begun)} runs that began, of {task.retry.max_attempts}: {_history(task)}")
+
+    def _judge_done(self, name: str, task: Task) -> None:
+        """What is done was run to its end, and the result is of the run with the highest fence."""
+        v = self._version(task)
+        if task.kind.startswith(("w.", "f.")):
+            ran = [one for one in self._runs.get(name, []) if one.v == v]
+            if not any(one.ended_at for one in ran):
+                self._say(name, "DONE without a run that ended")
+            elif task.result["fence"] != max(one.fence for one in ran):
+                self._say(name, f"STALE: the result is of fence {task.result['fence']}: {_ran(ran)}")
+        elif v not in self._received[name]:
+            self._say(name, f"LOST outside: version {v} is done, received were {self._received[name]}")
+
+    def _judge_changes(self, name: str, runs: Iterable[Ran], asked: Sequence[Asked]) -> None:
+        """No run of what was replaced or cancelled begins after the answer, and none before its due time."""
+        for ran in runs:
+            for n, one in enumerate(asked):
+                over = one.answer is Answer.YES and (
+                    one.verb == "cancel" or (one.verb in MAKES and one.v > (ran.v or 0))
+                )
+                anew = any(later.verb in MAKES and later.v == ran.v for later in asked[n:])
+                if over and not anew and ran.began_at > one.answered_at + SAME_MOMENT_MS:
+                    self._say(name, f"UNDONE: version {ran.v} ran {ran.began_at - one.answered_at} ms after {one.verb}")
+            earliest = _earliest(asked, ran)
+            if earliest and ran.began_at < earliest - SAME_MOMENT_MS and not self._is_stepped(ran.began_at):
+                self._say(name, f"EARLY: version {ran.v} ran {earliest - ran.began_at} ms before it was due")
+
+    def _is_stepped(self, at: int) -> bool:
+        return any(began <= at <= ended for began, ended in self._stepped)
+
+    def _judge_runs(self, name: str, kind: str, task: Task | None, runs: Sequence[Ran], asked: Sequence[Asked]) -> None:
+        """Each further run of a generation has a reason."""
+        fences = Counter((ran.fence, ran.began_at) for ran in runs)
+        fenced = Counter(ran.fence for ran in runs)
+        if any(many > 1 for many in fenced.values()):
+            self._say(name, f"TWICE under one lease: {fences}")
+        history = {run.run: run.outcome for run in task.history} if task else {}
+        lanes: dict[int | None, list[Ran]] = defaultdict(list)
+        for ran in runs:
+            lanes[ran.v].append(ran)
+        for v, ran_of_v in lanes.items():
+            self._judge_doubles(name, v, ran_of_v, history, asked)
+            if due := next((a.due_at for a in reversed(asked) if a.due_at and a.sent_at <= ran_of_v[0].began_at), 0):
+                self.verdict.late.append(
+                    (ran_of_v[0].began_at, max(0, ran_of_v[0].began_at - max(due, asked[0].sent_at)))
+                )
+        makes = sum(a.verb in MAKES and a.answer is not Answer.NO for a in asked)
+        if task and task.status is Status.DONE and not kind.startswith(("w.", "f.")):
+            extra = self._received[name].count(self._version(task)) - (task.run + (makes - 1) * 3)
+            if kind != "poll" and extra > 0:
+                self._say(name, f"DOUBLE outside: {extra} more than its {task.run} runs")
+
+    def _judge_doubles(
+        self, name: str, v: int | None, ran: Sequence[Ran], history: Mapping[int, str], asked: Sequence[Asked]
+    ) -> None:
+        adds = sum(a.verb in MAKES and a.v == v and a.answer is not Answer.NO for a in asked)
+        for before, after in pairwise(ran):
+            reason = self._reason(before, after, history, adds)
+            if reason is None:
+                self._say(name, f"DOUBLE without a reason: {_ran([before, after])}; {dict(history)}")
+            elif reason:
+                self.verdict.doubles[reason] += 1
+
+    def _reason(self, before: Ran, after: Ran, history: Mapping[int, str], adds: int) -> str | None:
+        """Why `after` followed; "" where that is what the kind does, None where nothing says why."""
+        lapsed = history.get(before.run) == "lapsed"
+        if before.outcome in GOES_ON and not lapsed:
+            return ""
+        reasons = {
+            "its process died or stood still": before.ended_at is None or before.ended_at > after.began_at,
+            "its outcome did not reach the ledger before its lease lapsed": lapsed,
+            "the server's clock was moved past its lease": self._is_stepped(after.began_at),
+            "it was added again after a lost answer": adds > 1,
+            "the server lost the settle by a failover": self._plan.stage != "alone" and before.outcome is not None,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), None)
+
+    def _judge_schedules(self) -> None:
+        occurrences: dict[str, set[str]] = defaultdict(set)
+        for name in self._runs:
+            series, at, _ = name.partition("@")
+            if at:
+                occurrences[series].add(name)
+        for step in (step for step in self._plan.steps if step.verb == "schedule"):
+            name = f"{step.queue}/{step.id}"
+            asked = self._asked.get(name, [])
+            self.verdict.counts["schedules"] += 1
+            self.verdict.counts["occurrences"] += len(occurrences[name])
+            self._judge_schedule(name, step.fields["limit"], asked, occurrences[name])
+
+    def _judge_schedule(self, name: str, limit: int, asked: Sequence[Asked], ran: set[str]) -> None:
+        queue, _, id = name.partition("/")
+        deleted = [a for a in asked if a.verb == "delete_schedule" and a.answer is Answer.YES]
+        doubtful = any(a.verb == "delete_schedule" and a.answer is Answer.UNKNOWN for a in asked)
+        added = any(a.verb == "schedule" and a.answer is Answer.YES for a in asked)
+        try:
+            status = self._client.schedules.get(id, queue)
+        except errors.DuecourseError:
+            if added and not deleted and not doubtful:
+                self._say(name, "LOST: the schedule was acknowledged, and is not there")
+            return
+        if deleted:
+            self._say(name, "UNDONE: the schedule was deleted, and is there")
+        elif added and status.progress.fired < limit:
+            self._say(name, f"LATE FOR GOOD: it fired {status.progress.fired} of {limit} times: {status.why}")
+        if len(ran) != status.progress.fired - status.progress.skipped:
+            self._say(name, f"it fired {status.progress.fired} times, and {len(ran)} occurrences ran")
+
+    def _judge_reminders(self) -> None:
+        """Each person of an acknowledged reminder has a mail, and none of a cancelled one."""
+        for name, asked in self._asked.items():
+            if not name.startswith("reminders/"):
+                continue
+            self.verdict.counts["reminders"] += 1
+            id = name.partition("/")[2]
+            mails = [self._mails[f"{id}.{person.lower()}@example.com"] for person in PEOPLE]
+            cancels = [a.answer for a in asked if a.verb == "cancel_reminder"]
+            if Answer.YES in cancels and any(mails):
+                self._say(name, f"UNDONE: it was cancelled, and {mails} mails came: {_told(asked)}")
+            elif not cancels and asked[-1].answer is Answer.YES and not all(mails):
+                self._say(name, f"LOST: {mails} mails came: {_told(asked)}")
+            self.verdict.doubles["a mail was sent again"] += sum(max(0, many - 1) for many in mails)
+
+    def _judge_queues(self) -> None:
+        asked = [a for a in self._asked.get("gate/gate", []) if a.verb in {"pause", "resume"}]
+        may_be: set[bool] = {False}
+        for one in asked:
+            if one.answer is Answer.YES:
+                may_be = {one.verb == "pause"}
+            elif one.answer is Answer.UNKNOWN:
+                may_be.add(one.verb == "pause")
+        paused = bool(self._client.get_queue("gate").settings.paused)
+        if paused not in may_be:
+            self._say("queue gate", f"UNDONE: paused is {paused}: {_told(asked[-4:])}")
+
+
+def possible(asked: Iterable[Asked]) -> set[tuple[int, bool]]:
+    """What may stand after these answers: the version of a task (0 for none), and whether it is cancelled."""
+    states = {(0, False)}
+    for one in asked:
+        if one.verb in MAKES:
+            made = {(one.v, False)}
+            if one.answer is Answer.YES:
+                states = made
+            elif one.answer is Answer.UNKNOWN:
+                states |= made
+        elif one.verb == "cancel":
+            cancelled = {(v, True) for v, _ in states if v}
+            if one.answer is Answer.YES:
+                states = cancelled
+            elif one.answer is Answer.UNKNOWN:
+                states |= cancelled
+    return states
+
+
+def _earliest(asked: Sequence[Asked], ran: Ran) -> int:
+    """The earliest due time that this run's version may have had when it began; 0 for unknown."""
+    dues: set[int] = set()
+    for one in asked:
+        if one.sent_at > ran.began_at or one.answer is Answer.NO or not one.due_at:
+            continue
+        if one.verb == "move" or (one.verb in MAKES and one.v == ran.v):
+            known = one.answer is Answer.YES and one.answered_at < ran.began_at
+            dues = {one.due_at} if known else dues | {one.due_at}
+    return min(dues, default=0)
+
+
+def _told(asked: Iterable[Asked]) -> str:
+    return ", ".join(f"{a.verb} v{a.v} {a.answer} {a.said} ({a.sent_at}..{a.answered_at})" for a in asked)
+
+
+def _ran(ran: Iterable[Ran]) -> str:
+    return "; ".join(
+        f"run {r.run} attempt {r.attempt} fence {r.fence} pid {r.pid} {r.began_at}..{r.ended_at} {r.outcome}"
+        for r in ran
+    )
+
+
+def _history(task: Task) -> Iterator[str] | str:
+    return ", ".join(f"{run.run}:{run.outcome} {run.detail}" for run in task.history)
