@@ -9,7 +9,7 @@
 --         settings ("" for none)}
 
 require 'endings'
-local BOUND = 500
+local BOUND, A_MINUTE = 500, 60000
 local want = {}
 local own = call('HMGET', shard.META, 'retention', 'waiting', 'revision', 'unpark')
 local retention = tonumber(own[1] or ARGV[shard.FIRST])
@@ -65,7 +65,7 @@ if quotas_given then
   settings.set_defaults(quotas_given)
 end
 local spared = tonumber(call('HGET', shard.META, 'spared') or nil)
-if spared and spared <= shard.NOW and not lapsed[1] then
+if spared and (spared <= shard.NOW or spared > shard.NOW + A_MINUTE) and not lapsed[1] then -- or the clock was put back
   call('HDEL', shard.META, 'spared')
 end
 local pruned = clocks.may_forget() and prune(shard.DONE, shard.NOW - retention) + prune_dead() or 0
