@@ -13,7 +13,7 @@ from tests.chaos.storm.book import Book
 from tests.chaos.storm.clients import Lane, Work
 from tests.chaos.storm.emptied import empty, left
 from tests.chaos.storm.parts import Workers, environment, local_stack, targets
-from tests.chaos.storm.plan import LANES, QUEUES, Plan
+from tests.chaos.storm.plan import LANES, Plan
 from tests.chaos.storm.stage import SERVERS, Faults, now_ms
 from tests.chaos.storm.verdict import Judge, Verdict
 
@@ -81,7 +81,7 @@ def run(
         time.sleep(1)  # receivers read what was confirmed last
         mails = receivers.mails(stack.aws) if stack else None
         verdict = Judge(plan, book, judge, faults.happened, mails).judge()
-        empty(judge, QUEUES)
+        empty(judge)
         with servers.client() as redis:
             verdict.wrong += [f"LEFT in the emptied ledger: {one}" for one in left(redis)]
         return Outcome(plan, verdict, begun_at, tuple(faults.happened), settled)
