@@ -14,7 +14,7 @@ from duecourse.testing import Duecourse
 from tests.chaos.storm.book import Answer, Asked, Book, Received
 from tests.chaos.storm.emptied import empty, left
 from tests.chaos.storm.plan import LONG, Plan, Size, Stage, Step, drawn
-from tests.chaos.storm.verdict import Judge, Verdict, possible
+from tests.chaos.storm.verdict import Judge, Verdict, judge_gate, possible
 from tests.support.redis_server import RedisServer
 
 QUEUE = "default"
@@ -269,7 +269,7 @@ def test_a_queue_that_is_paused_against_the_last_answer_is_found(story: Story) -
     for verb in ("pause", "resume"):
         story.book.note(Asked(verb, "gate", "gate", story.now, story.now, Answer.YES))
     story.client.set_queue("gate", paused=True)
-    assert "UNDONE: paused is True" in story.wrong()
+    assert "UNDONE: paused is True" in judge_gate(story.book, story.client)[0]
 
 
 def test_an_unknown_answer_may_have_made_its_change_or_not() -> None:

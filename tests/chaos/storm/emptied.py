@@ -12,7 +12,12 @@ from tests.support.emptied import STAY
 ENDED = (Status.DONE, Status.CANCELLED, Status.DEAD)
 OF_ALL = ("*:shards", "*:{*}:deployed", "*:{*}:ledger", "*:{functions}:*", "*:{requests}:*")
 """Keys that are of no queue: which shards, kinds and functions there are, and answers that are kept for a day."""
-OF_QUEUES = {**STAY, "shards": "how many the queue has", "revision": "the version of its settings"}
+OF_QUEUES = {
+    **STAY,
+    "forgets": "since when old tasks are forgotten",
+    "shards": "how many the queue has",
+    "revision": "the version of its settings",
+}
 
 
 def empty(client: Client) -> None:

@@ -55,7 +55,6 @@ class Judge:
         for name, kind in self._plan.kinds.items():
             self._judge_task(name, kind, self._asked.get(name, []))
         self._judge_schedules()
-        self._judge_queues()
         self._judge_reminders()
         self._judge_queries()
         return self.verdict
@@ -258,6 +257,7 @@ class Judge:
 
     def _judge_reminders(self) -> None:
         """Each person of an acknowledged reminder has a mail, and none of a cancelled one."""
+        dead = list(self._client.list("reminders", state="dead").tasks) if self._mails else []
         for name, asked in self._asked.items():
             if not name.startswith("reminders/"):
                 continue
@@ -268,20 +268,22 @@ class Judge:
             if Answer.YES in cancels and any(mails):
                 self._say(name, f"UNDONE: it was cancelled, and {mails} mails came: {_told(asked)}")
             elif not cancels and asked[-1].answer is Answer.YES and not all(mails):
-                self._say(name, f"LOST: {mails} mails came: {_told(asked)}")
+                why = [f"{task.error}: {_history(task)}" for task in dead if id in task.id]
+                self._say(name, f"LOST: {mails} mails came: {_told(asked)}; {why}")
             self.verdict.doubles["a mail was sent again"] += sum(max(0, many - 1) for many in mails)
 
-    def _judge_queues(self) -> None:
-        asked = [a for a in self._asked.get("gate/gate", []) if a.verb in {"pause", "resume"}]
-        may_be: set[bool] = {False}
-        for one in asked:
-            if one.answer is Answer.YES:
-                may_be = {one.verb == "pause"}
-            elif one.answer is Answer.UNKNOWN:
-                may_be.add(one.verb == "pause")
-        paused = bool(self._client.get_queue("gate").settings.paused)
-        if paused not in may_be:
-            self._say("queue gate", f"UNDONE: paused is {paused}: {_told(asked[-4:])}")
+
+def judge_gate(book: Book, client: Client) -> list[str]:
+    """What is wrong with the queue that is paused and resumed; ask before it is opened for good."""
+    asked = [a for a in book.by_name().get("gate/gate", []) if a.verb in {"pause", "resume"}]
+    may_be: set[bool] = {False}
+    for one in asked:
+        if one.answer is Answer.YES:
+            may_be = {one.verb == "pause"}
+        elif one.answer is Answer.UNKNOWN:
+            may_be.add(one.verb == "pause")
+    paused = bool(client.get_queue("gate").settings.paused)
+    return [] if paused in may_be else [f"queue gate: UNDONE: paused is {paused}: {_told(asked[-4:])}"]
 
 
 def possible(asked: Iterable[Asked]) -> set[tuple[int, bool]]:
