@@ -1,4 +1,4 @@
-"""Verbs of callers on many tasks of a queue at once."""
+"""Operations of callers on many tasks, or schedules, of a queue at once."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from duecourse.domain.task import DEFAULT_TENANT, Status
 from duecourse.ports.bulk import BulkStore
 
 
-class Many:
-    """The verbs on many tasks at once."""
+class BulkActions:
+    """Operations on many tasks or schedules of a queue."""
 
     def __init__(self, store: BulkStore) -> None:
         self._store = store
