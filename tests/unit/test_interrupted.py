@@ -8,7 +8,7 @@ import pytest
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.outcomes import Ending, Settlement
 from duecourse.domain.task import Status, Task
-from duecourse.engine.interrupted import DIED, FREE_IN_A_ROW, STOPPED, interrupted, is_suspect, killed
+from duecourse.engine.interrupted import DIED, SPARED, STOPPED, interrupted, is_suspect, killed
 from duecourse.engine.run import put_off, release
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, claim, ending, new, standing
@@ -35,7 +35,7 @@ def settled(store: MemoryStore, end: Settlement) -> Task:
 def test_a_run_that_is_cut_short_spends_an_attempt_only_after_ten_in_a_row(
     store: MemoryStore, task: Task, why: str
 ) -> None:
-    for _ in range(FREE_IN_A_ROW):
+    for _ in range(SPARED):
         task = settled(store, interrupted(task, why))
     assert task.attempt == 1
     task = settled(store, interrupted(task, why))

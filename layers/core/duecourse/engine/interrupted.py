@@ -1,4 +1,4 @@
-"""Runs that ended with their process, which was stopped or died: the rules on whether an attempt is spent."""
+"""Runs that their process cut short, by its stop or by its death: who pays for that with an attempt."""
 
 import random
 
@@ -9,19 +9,16 @@ from duecourse.domain.task import Task
 
 STOPPED = "the worker was stopped before the handler returned"
 DIED = "its process died while it ran"
-"""Beginning of the detail of a run whose process died. The task's log keeps it, so every worker knows suspects."""
-FREE_IN_A_ROW = 10
+"""Beginning of the detail of such a run. The ledger keeps it, so that every worker knows the suspects."""
+SPARED = 10
 """Number of runs in a row that may end in one of these ways without an attempt."""
 
 
 def interrupted(task: Task, why: str) -> Settlement:
-    """End of a run that was cut short by no fault of its own: due again at once, and no attempt spent.
-
-    After FREE_IN_A_ROW such runs in a row, each further one is a failed attempt.
-    """
+    """End of a run that was cut short by no fault of its own: due again at once, and no attempt spent, SPARED times."""
     last = _last_run(task)
-    is_free = not (last and last.outcome == Ending.RELEASE and why in last.detail and last.times >= FREE_IN_A_ROW)
-    ending = Ending.RELEASE if is_free else Ending.RETRY
+    is_spared = not (last and last.outcome == Ending.RELEASE and why in last.detail and last.times >= SPARED)
+    ending = Ending.RELEASE if is_spared else Ending.RETRY
     return Settlement.of(task, ending, detail=cut_detail(why) if why == DIED else why_given_back(task, why))
 
 
@@ -32,7 +29,7 @@ def killed(task: Task, how: str, rng: random.Random) -> Settlement:
 
 
 def is_suspect(task: Task) -> bool:
-    """True if the process of the task's last run died, so that this task may be the one that kills processes."""
+    """True if the task's process died during its last run, and nothing has shown since that it was another's fault."""
     last = _last_run(task)
     return bool(last and last.detail.startswith(DIED) and last.outcome in {Ending.RELEASE, Ending.RETRY})
 

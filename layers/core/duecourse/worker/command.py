@@ -10,12 +10,12 @@ from duecourse import ledgers
 from duecourse.domain.address import WITHOUT_BELLS, split
 from duecourse.errors import FieldError, InvalidSettings, StoreUnavailable
 from duecourse.settings import Settings, parse
+from duecourse.worker.bereft import Bereft
 from duecourse.worker.health import default_host, health, served
 from duecourse.worker.logs import log_to_stderr
 from duecourse.worker.options import Options
 from duecourse.worker.parent import Parent
 from duecourse.worker.process import AWAY, WRONG
-from duecourse.worker.recovery import Recovery
 
 log = logging.getLogger("duecourse.worker")
 
@@ -27,7 +27,7 @@ def run(options: Options) -> int:
     log_to_stderr()
     try:
         settings = _settings(options.check())
-        parent = Parent(options, Recovery(partial(ledgers.open_store, settings)))
+        parent = Parent(options, Bereft(partial(ledgers.open_store, settings)))
         with ExitStack() as stack:
             health_at = _open_health(stack, options, settings, parent)
             return parent.run(partial(_announce, options, _place(settings), health_at))

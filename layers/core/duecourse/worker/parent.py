@@ -15,10 +15,10 @@ from threading import Thread
 from types import FrameType
 
 from duecourse.engine.interrupted import STOPPED
+from duecourse.worker.bereft import Bereft
+from duecourse.worker.board import Board
 from duecourse.worker.options import STOPS, Options
 from duecourse.worker.process import AWAY
-from duecourse.worker.recovery import Recovery
-from duecourse.worker.shared_state import SharedState
 
 log = logging.getLogger("duecourse.worker")
 
@@ -32,11 +32,11 @@ BEYOND_S = 5.0
 
 @dataclass(eq=False, kw_only=True)
 class Child:
-    """One process, its socket and its shared state; `is_ready` once the process has said so."""
+    """One process, its socket and its board; `is_ready` once the process has said so."""
 
     process: "subprocess.Popen[bytes]"
     socket: socket.socket
-    state: SharedState
+    board: Board
     began_at: float = field(default_factory=time.monotonic)
     is_ready: bool = False
 
@@ -44,9 +44,9 @@ class Child:
 class Parent:
     """Keeps `options.processes` processes alive until SIGTERM or Ctrl-C."""
 
-    def __init__(self, options: Options, recovery: Recovery) -> None:
+    def __init__(self, options: Options, bereft: Bereft) -> None:
         self._options = options
-        self._recovery = recovery
+        self._bereft = bereft
         self._children: list[Child] = []
         self._selector = selectors.DefaultSelector()
         self._stopping = self._were_ready = False
@@ -61,7 +61,7 @@ class Parent:
 
     def left_out(self) -> int:
         """Number of shards that the processes leave out."""
-        return sum(child.state.left_out for child in list(self._children))
+        return sum(child.board.left_out for child in list(self._children))
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> int:
         """Start the processes and stay; returns the exit code. `on_ready` is called once each process is ready."""
@@ -82,14 +82,14 @@ class Parent:
 
     def _start(self) -> Child:
         ours, its = socket.socketpair()
-        state = SharedState.make()
+        board = Board.make()
         with its:
-            command = [sys.executable, "-m", "duecourse.worker.process", self._options.dump(), str(state.file)]
+            command = [sys.executable, "-m", "duecourse.worker.process", self._options.dump(), str(board.file)]
             environment = self._options.environment(os.environ)
             process = subprocess.Popen(  # noqa: S603 our own module
-                command, stdin=its.fileno(), env=environment, pass_fds=[state.file]
+                command, stdin=its.fileno(), env=environment, pass_fds=[board.file]
             )
-            child = Child(process=process, socket=ours, state=state)
+            child = Child(process=process, socket=ours, board=board)
         self._selector.register(ours, selectors.EVENT_READ, child)
         return child
 
@@ -121,7 +121,7 @@ class Parent:
         child.socket.close()
         self._children.remove(child)
         code = child.process.wait()
-        self._give_back(child.state, code)
+        self._give_back(child.board, code)
         if self._stopping:
             return
         if not self._were_ready and code not in (AWAY, -signal.SIGKILL):
@@ -134,14 +134,14 @@ class Parent:
         self._start_at = time.monotonic() + pause_s
         log.error("process %d ended with %d: another is started in %g s", child.process.pid, code, pause_s)
 
-    def _give_back(self, state: SharedState, code: int) -> None:
+    def _give_back(self, board: Board, code: int) -> None:
         """Give back what runs still in a process that has gone, beside all else: the store may be away."""
-        running = state.running()
-        state.close()
+        running = board.running()
+        board.close()
         if running:
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            do = self._recovery.release if self._stopping else self._recovery.give_back
-            thread = Thread(target=do, args=(running, STOPPED if self._stopping else how), name="recovery", daemon=True)
+            do = self._bereft.release if self._stopping else self._bereft.give_back
+            thread = Thread(target=do, args=(running, STOPPED if self._stopping else how), name="bereft", daemon=True)
             thread.start()
             self._giving_back = [*filter(Thread.is_alive, self._giving_back), thread]
 

@@ -13,12 +13,12 @@ from typing import NoReturn
 
 from duecourse.errors import InvalidSettings, StoreUnavailable
 from duecourse.process import PROCESS
+from duecourse.worker.apart import Apart
+from duecourse.worker.board import Board
 from duecourse.worker.handlers import find_handlers
-from duecourse.worker.isolated import IsolatedRunner
 from duecourse.worker.logs import log_to_stderr
 from duecourse.worker.options import STOPS, Options
 from duecourse.worker.serving import Serving
-from duecourse.worker.shared_state import SharedState
 
 log = logging.getLogger("duecourse.worker")
 
@@ -29,15 +29,15 @@ HEED_S = 1.0
 READY = b"r"
 
 
-def main(text: str, state: str) -> int:
-    """Serve until SIGTERM, Ctrl-C or the parent's end; returns the exit code. `state` is its shared file."""
+def main(text: str, board: str) -> int:
+    """Serve until SIGTERM, Ctrl-C or the parent's end; returns the exit code. `board` is the file of the board."""
     log_to_stderr()
     options = Options.load(text)
     sys.path.insert(0, os.getcwd())  # `python -m` has put it there; a frozen or isolated start has not
     try:
         app = PROCESS.app()
-        isolated = IsolatedRunner(options, random.Random())
-        serving = Serving(app, find_handlers(options.imports), options.queues, SharedState(int(state)), isolated.run)
+        apart = Apart(options, random.Random())
+        serving = Serving(app, find_handlers(options.imports), options.queues, Board(int(board)), apart.run)
     except InvalidSettings as error:
         log.critical("wrong settings: %s", error)
         return WRONG

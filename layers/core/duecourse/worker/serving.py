@@ -33,7 +33,7 @@ from duecourse.handler import TaskHandler
 from duecourse.ledgers import open_bells
 from duecourse.wire.events.rings import shards_of
 from duecourse.wiring import App
-from duecourse.worker.shared_state import SharedState
+from duecourse.worker.board import Board
 
 log = logging.getLogger("duecourse.worker")
 
@@ -43,7 +43,7 @@ TICK_S = 60.0
 class Serving:
     """Serves the rings of a ledger in this process, from `start` to `stop`. `queues`, if there are any, are all it has.
 
-    `state` shows the tasks that run. `run_alone` runs a task whose process has died before.
+    What runs is shown on the `board`. `apart` runs a task whose process has died before.
     Raises InvalidSettings where the ledger has no bells, and StoreUnavailable where a cluster does not answer.
     """
 
@@ -52,12 +52,12 @@ class Serving:
         app: App,
         handlers: Mapping[str, TaskHandler],
         queues: Collection[str],
-        state: SharedState,
-        run_alone: Callable[[Task], Settlement],
+        board: Board,
+        apart: Callable[[Task], Settlement],
     ) -> None:
         self._app = app
-        self._shared_state = state
-        self._run_alone = run_alone
+        self._board = board
+        self._apart = apart
         self._queues = frozenset(queues)
         self._own = frozenset(handlers)
         self._ends_at = inf
@@ -67,7 +67,7 @@ class Serving:
         kinds.update({kind: partial(handler.run, app) for kind, handler in handlers.items()})
         kept = {kind: self._kept(run) for kind, run in kinds.items()}
         # A kind of its own is never handed over, whatever the settings say.
-        runner = app.runner(kept.get, app.seals.opened, self._run_suspect)
+        runner = app.runner(kept.get, app.seals.opened, self._run_apart)
         targets = app.targets_with(kept, own=handlers)
         self._drain = StandingDrain(app.store, runner, targets, self._threads, STEP_MS, app.fire)
         self._bridge = Bridge(open_bells(app.settings, app.place), self, in_flight=1)
@@ -95,8 +95,8 @@ class Serving:
         return self._bridge.wait_ready(timeout)
 
     def show(self) -> None:
-        """Show the parent how many shards are left out."""
-        self._shared_state.left_out = self._drain.left_out
+        """Show on the board how many shards are left out."""
+        self._board.left_out = self._drain.left_out
 
     @property
     def is_faulty(self) -> bool:
@@ -148,17 +148,17 @@ class Serving:
     def _kept(self, kind: Kind) -> Kind:
         def run(task: Task) -> Outcome | None:
             watched = self._watched(task)
-            with self._alive.while_running(watched), self._shared_state.showing(watched):
+            with self._alive.while_running(watched), self._board.showing(watched):
                 return kind(watched)
 
         return run
 
-    def _run_suspect(self, task: Task) -> Settlement | None:
+    def _run_apart(self, task: Task) -> Settlement | None:
         if task.kind not in self._own or not is_suspect(task):
             return None
         watched = self._watched(task)
-        with self._alive.while_running(watched), self._shared_state.showing(watched, isolated=True):
-            return self._run_alone(watched)
+        with self._alive.while_running(watched), self._board.showing(watched, apart=True):
+            return self._apart(watched)
 
     def _watched(self, task: Task) -> Task:
         """The task as its handler gets it, with its time left and the signal that its lease is gone."""

@@ -1,6 +1,6 @@
-"""`python -m duecourse.worker.isolated`: a process for one task that may have killed its last process.
+"""`python -m duecourse.worker.apart`: a process for one task, whose process before died while it ran beside others.
 
-The task ran beside others when that process died. If this process dies too, the task is the cause.
+If it dies here too, it is the one that kills; nothing else is with it.
 """
 
 import logging
@@ -30,13 +30,13 @@ from duecourse.worker.options import STOPS, Options
 log = logging.getLogger("duecourse.worker")
 
 LOOK_S = 0.5
-"""Time between two checks of the task's time left and of its lease, which its process is sent."""
+"""Time between two looks at what the task's handler must know: its time left, and the loss of its lease."""
 END_S = 5.0
 """Time that a process has to end once it has answered."""
 GONE = (EOFError, OSError)
 
 
-class IsolatedRunner:
+class Apart:
     """Runs tasks in processes of their own, one in each."""
 
     def __init__(self, options: Options, rng: random.Random) -> None:
@@ -44,10 +44,10 @@ class IsolatedRunner:
         self._rng = rng
 
     def run(self, task: Task) -> Settlement:
-        """Run the task in a new process and return its end; a task whose process dies has failed."""
+        """End of the task's lease, which its process answers; where that dies, the task has failed."""
         ours, its = Pipe()
         with its:
-            command = [sys.executable, "-m", "duecourse.worker.isolated", self._options.dump()]
+            command = [sys.executable, "-m", "duecourse.worker.apart", self._options.dump()]
             process = subprocess.Popen(command, stdin=its.fileno())  # noqa: S603 our own module
         with ours:
             try:

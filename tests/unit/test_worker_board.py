@@ -1,4 +1,4 @@
-"""The shared state of a worker's process, which outlives it, and the leases that are given back by it."""
+"""The board of a worker's process, which outlives it, and the leases that are given back by it."""
 
 from collections.abc import Iterator
 
@@ -9,44 +9,44 @@ from duecourse.domain.history import Run
 from duecourse.domain.task import Status, Task
 from duecourse.engine.interrupted import DIED, STOPPED
 from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable
-from duecourse.worker import recovery
-from duecourse.worker.recovery import Recovery
-from duecourse.worker.shared_state import SLOT, SLOTS, Running, SharedState
+from duecourse.worker import bereft
+from duecourse.worker.bereft import Bereft
+from duecourse.worker.board import SLOT, SLOTS, Board, Running
 from tests.support.clock import HandClock
 from tests.support.kinds import leased
 from tests.support.ledger import claim, new, standing
 
 
 @pytest.fixture
-def state() -> Iterator[SharedState]:
-    made = SharedState.make()
+def board() -> Iterator[Board]:
+    made = Board.make()
     yield made
     made.close()
 
 
-def shown(task: Task, *, isolated: bool = False) -> Running:
-    return Running(task.queue, task.id, task.tenant, task.group, task.token, isolated)
+def shown(task: Task, *, apart: bool = False) -> Running:
+    return Running(task.queue, task.id, task.tenant, task.group, task.token, apart)
 
 
-def test_a_shared_state_shows_what_runs_to_whoever_has_its_file(state: SharedState) -> None:
-    theirs = SharedState(state.file)
+def test_a_board_shows_what_runs_to_whoever_has_its_file(board: Board) -> None:
+    theirs = Board(board.file)
     a, b = leased("work", {}, id="a", token="a"), leased("work", {}, id="b", token="b")
     assert (theirs.running(), theirs.left_out) == ([], 0)
-    state.left_out = 7
-    with state.showing(a):
-        with state.showing(b, isolated=True):
-            assert sorted(theirs.running()) == [shown(a), shown(b, isolated=True)]
+    board.left_out = 7
+    with board.showing(a):
+        with board.showing(b, apart=True):
+            assert sorted(theirs.running()) == [shown(a), shown(b, apart=True)]
         assert theirs.running() == [shown(a)]
     assert (theirs.running(), theirs.left_out) == ([], 7)
 
 
-def test_a_slot_has_room_for_the_longest_names_and_there_is_one_for_each_thread(state: SharedState) -> None:
+def test_a_slot_has_room_for_the_longest_names_and_there_is_one_for_each_thread(board: Board) -> None:
     long = leased("work", {}, id="i" * 160, queue="q" * 70, tenant="t" * 64, group="g" * 128, token="f" * 28)
     assert len(str(shown(long))) < SLOT
-    contexts = [state.showing(long) for _ in range(SLOTS)]
+    contexts = [board.showing(long) for _ in range(SLOTS)]
     for context in contexts:
         context.__enter__()
-    assert state.running() == [shown(long)] * SLOTS
+    assert board.running() == [shown(long)] * SLOTS
 
 
 class Away(MemoryStore):
@@ -75,7 +75,7 @@ def attempts(store: MemoryStore, *ids: str) -> list[tuple[Status, int, str]]:
 
 
 def test_of_several_tasks_that_ran_in_a_dead_process_none_spends_an_attempt(store: MemoryStore) -> None:
-    Recovery(lambda: store).give_back(run(store, "a", "b"), "signal 9")
+    Bereft(lambda: store).give_back(run(store, "a", "b"), "signal 9")
     assert attempts(store, "a", "b") == [(Status.SCHEDULED, 1, "")] * 2
     for id in ("a", "b"):
         [last] = standing(store, id).log
@@ -84,20 +84,20 @@ def test_of_several_tasks_that_ran_in_a_dead_process_none_spends_an_attempt(stor
 
 
 def test_one_that_ran_alone_spends_an_attempt_and_those_that_ran_apart_do_not_count(store: MemoryStore) -> None:
-    one, isolated = run(store, "a", "b")
-    Recovery(lambda: store).give_back([one, isolated._replace(isolated=True)], "signal 9")
+    one, apart = run(store, "a", "b")
+    Bereft(lambda: store).give_back([one, apart._replace(apart=True)], "signal 9")
     assert attempts(store, "a", "b") == [(Status.SCHEDULED, 2, f"{DIED}: signal 9"), (Status.SCHEDULED, 1, "")]
 
 
 def test_a_stop_that_kills_a_process_spends_no_attempt(store: MemoryStore) -> None:
-    Recovery(lambda: store).release(run(store, "a"), STOPPED)
+    Bereft(lambda: store).release(run(store, "a"), STOPPED)
     assert attempts(store, "a") == [(Status.SCHEDULED, 1, "")]
 
 
 def test_a_lease_that_is_no_longer_that_of_the_dead_process_is_left_alone(store: MemoryStore) -> None:
     [old] = run(store, "a")
     store.cancel("default", ["a"], force=True)
-    Recovery(lambda: store).give_back([old, old._replace(id="gone")], "signal 9")
+    Bereft(lambda: store).give_back([old, old._replace(id="gone")], "signal 9")
     assert attempts(store, "a") == [(Status.CANCELLED, 1, "")]
 
 
@@ -105,9 +105,9 @@ def test_a_lease_that_is_no_longer_that_of_the_dead_process_is_left_alone(store:
 def test_a_store_that_is_away_is_asked_again(
     clock: HandClock, monkeypatch: pytest.MonkeyPatch, error: DuecourseError
 ) -> None:
-    monkeypatch.setattr(recovery, "PAUSE_S", 0.0)
+    monkeypatch.setattr(bereft, "PAUSE_S", 0.0)
     store = Away(clock)
     leases = run(store, "a")
     store.misses, store.error = 3, error
-    Recovery(lambda: store).give_back(leases, "signal 9")
+    Bereft(lambda: store).give_back(leases, "signal 9")
     assert standing(store, "a").attempt == 2

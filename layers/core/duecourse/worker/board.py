@@ -1,4 +1,4 @@
-"""State of a worker's process in memory that its parent reads, also after the process has died."""
+"""Board of a worker's process: what runs there, in memory that it shares with its parent and that outlives it."""
 
 import json
 import mmap
@@ -20,17 +20,17 @@ HEADER = 4
 
 
 class Running(NamedTuple):
-    """Lease of a task that runs; `isolated` if in a process of its own."""
+    """Lease of a task that runs; `apart` in a process of its own."""
 
     queue: str
     id: str
     tenant: str
     group: str
     token: str
-    isolated: bool = False
+    apart: bool = False
 
 
-class SharedState:
+class Board:
     """A file in memory: the number of shards that the process leaves out, and the lease of each task that it runs.
 
     The process writes and its parent reads. That costs no system call, and what a killed process wrote stays.
@@ -43,7 +43,7 @@ class SharedState:
 
     @classmethod
     def make(cls) -> Self:
-        """A state without tasks; its file has no name."""
+        """A board with nothing on it; its file has no name."""
         file = os.memfd_create("duecourse-worker") if hasattr(os, "memfd_create") else _temporary()
         os.truncate(file, HEADER + SLOTS * SLOT)
         return cls(file)
@@ -62,11 +62,11 @@ class SharedState:
         self._memory[:HEADER] = count.to_bytes(HEADER)
 
     @contextmanager
-    def showing(self, task: Task, *, isolated: bool = False) -> Iterator[None]:
+    def showing(self, task: Task, *, apart: bool = False) -> Iterator[None]:
         """Show the task meanwhile."""
         slot = self._free.popleft()
         at = HEADER + slot * SLOT
-        text = json.dumps([task.queue, task.id, task.tenant, task.group, task.token, isolated]).encode()
+        text = json.dumps([task.queue, task.id, task.tenant, task.group, task.token, apart]).encode()
         end = at + LENGTH + len(text)
         self._memory[at + LENGTH : end] = text
         self._memory[at : at + LENGTH] = len(text).to_bytes(LENGTH)  # last: until then nothing is shown

@@ -1,4 +1,4 @@
-"""Recovery after the death of a worker's process: the parent gives back the leases of the tasks that ran there."""
+"""Runs of a process that has died: their leases are given back at once, by the worker's parent."""
 
 import logging
 import random
@@ -10,7 +10,7 @@ from duecourse.domain.task import Status, Task
 from duecourse.engine.interrupted import DIED, interrupted, killed
 from duecourse.errors import StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.ports.store import Store
-from duecourse.worker.shared_state import Running
+from duecourse.worker.board import Running
 
 log = logging.getLogger("duecourse.worker")
 
@@ -19,7 +19,7 @@ PATIENCE_S = 25.0
 PAUSE_S = 1.0
 
 
-class Recovery:
+class Bereft:
     """Gives back what ran in a process that has died; the store is opened for the first of them."""
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
@@ -32,7 +32,7 @@ class Recovery:
 
         Those that ran beside others are due again at once, each in a process of its own until it has ended.
         """
-        suspects = [one for one in running if not one.isolated]
+        suspects = [one for one in running if not one.apart]
         for one in running:
             self._try(one, how if suspects == [one] else "")
 
