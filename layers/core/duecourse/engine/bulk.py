@@ -3,7 +3,7 @@
 from typing import Any
 
 from duecourse.domain.bulk import Act, Bulk, BulkResult, Reached
-from duecourse.domain.keyed import KeyedTry
+from duecourse.domain.idempotency import KeyedTry
 from duecourse.domain.schedule import Purge, Purged
 from duecourse.domain.task import DEFAULT_TENANT, Status
 from duecourse.ports.bulk import BulkStore
