@@ -32,8 +32,8 @@ def test_what_was_claimed_ahead_spends_no_attempt_if_it_lapses_and_is_due_at_onc
     if how == "take":
         store.take("default", "nothing", lease_ms=LEASE_MS)
     assert [(task.id, task.run, task.attempt, task.due_at) for task in claim(store)] == [
-        ("b", 1, 1, due_at),
-        ("c", 1, 1, due_at),
+        ("b", 2, 1, due_at),
+        ("c", 2, 1, due_at),
     ]
     assert (standing(store, "a").status, standing(store, "a").error) == (Status.DEAD, "the lease lapsed")
     [entry] = standing(store, "b").log

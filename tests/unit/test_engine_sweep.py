@@ -29,9 +29,18 @@ RETENTION_MS = 86_400_000
 NOTHING = Ticked(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
-def tick(store: MemoryStore, kind: Kind = lambda _task: None, remaining_ms: Callable[[], int] = ample) -> Ticked:
+def no_wait(_seconds: float) -> None:
+    raise AssertionError("there is nothing to wait for")
+
+
+def tick(
+    store: MemoryStore,
+    kind: Kind = lambda _task: None,
+    remaining_ms: Callable[[], int] = ample,
+    wait: Callable[[float], None] = no_wait,
+) -> Ticked:
     with engine(store, kind) as run:
-        sweeper = Sweeper(store, run.drainer, Retention(RETENTION_MS), MARGIN_MS)
+        sweeper = Sweeper(store, run.drainer, Retention(RETENTION_MS), MARGIN_MS, wait)
         return sweeper.tick(sweeper.survey(ample), remaining_ms)
 
 
@@ -68,6 +77,30 @@ def test_a_lapsed_lease_is_taken_back_and_worked_in_the_same_tick(store: MemoryS
     ticked = tick(store)
     assert (ticked.reclaimed, ticked.claimed, ticked.done) == (1, 1, 1)
     assert (standing(store).run, standing(store).attempt) == (2, 2)
+
+
+def test_what_lapsed_while_nobody_looked_is_worked_by_the_same_tick_after_some_seconds(
+    store: MemoryStore, clock: HandClock
+) -> None:
+    store.add([new("a"), new("b", queue="other")])
+    claim(store)
+    clock.advance(LEASE_MS + 10_000)
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        clock.advance(5_000)
+
+    ticked = tick(store, wait=wait)
+    assert 4 < waited[0] <= 5
+    assert (ticked.claimed, ticked.done, len(waited)) == (2, 2, 1)
+    assert standing(store).attempt == 2
+
+
+def test_a_tick_that_has_no_time_left_does_not_wait_for_spared_leases(store: MemoryStore, clock: HandClock) -> None:
+    claim_one(store)
+    clock.advance(LEASE_MS + 10_000)
+    assert tick(store, remaining_ms=lambda: MARGIN_MS + 4_000).done == 0
 
 
 def test_one_that_lapsed_for_the_last_time_counts_among_the_dead(store: MemoryStore, clock: HandClock) -> None:

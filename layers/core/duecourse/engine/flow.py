@@ -54,6 +54,13 @@ class Drained(NamedTuple):
     backlog: int = 0
     bell_at: int = 0
 
+    def plus(self, later: "Drained") -> "Drained":
+        """Figures of two drains, one after the other: of what is left, those of the later one, if it looked."""
+        if later == Drained():
+            return self
+        sums = Drained(*map(sum, zip(self, later, strict=True)))
+        return sums._replace(backlog=later.backlog, bell_at=later.bell_at)
+
 
 class LeftOut(NamedTuple):
     """A shard that a drain leaves out: the error, the number of failures in a row, and the end of the pause."""

@@ -13,6 +13,7 @@ from duecourse.domain.history import Trigger
 from duecourse.domain.task import Shard
 from duecourse.engine import survey
 from duecourse.engine.drain import DrainResult
+from duecourse.engine.flow import Drained
 from duecourse.engine.survey import AT_A_TIME, SOON_MS, Survey, part_of
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ports.idempotency import PRUNE
@@ -62,11 +63,20 @@ class Drains(Protocol):
 class Sweeper:
     """Work of a tick: finds due tasks without a ring."""
 
-    def __init__(self, store: Upkeep, drainer: Drains, retention: Retention, margin_ms: int) -> None:
+    def __init__(
+        self,
+        store: Upkeep,
+        drainer: Drains,
+        retention: Retention,
+        margin_ms: int,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """Make a sweeper; `wait` passes seconds."""
         self._store = store
         self._drainer = drainer
         self._retention = retention
         self._margin_ms = margin_ms
+        self._wait = wait
 
     def survey(self, remaining_ms: Callable[[], int]) -> Survey:
         """See what there is, and change nothing. Raises StoreUnavailable where the whole store is away."""
@@ -84,6 +94,7 @@ class Sweeper:
         drained, drain_away = self._drain_beside(upkeep, remaining_ms)
         while upkeep.waiting and remaining_ms() > self._margin_ms:
             upkeep.step()
+        drained = drained.plus(self._drain_spared(upkeep, remaining_ms))
         self._note_round(found, upkeep)
         self._forget_requests(remaining_ms)
         self._warn()
@@ -116,6 +127,18 @@ class Sweeper:
                 if sweeping:
                     sweeping.result()
 
+    def _drain_spared(self, upkeep: "_Upkeep", remaining_ms: Callable[[], int]) -> Drained:
+        """Drain again what a worker left that died: its leases lapsed while nobody looked, and get some seconds more.
+
+        Without a bridge, the next look would be that of the next tick.
+        """
+        seconds = max(upkeep.spared.values(), default=0.0) - time.monotonic()
+        if not upkeep.spared or remaining_ms() - seconds * 1_000 <= self._margin_ms:
+            return Drained()
+        self._wait(max(0.0, seconds))
+        shards = list(upkeep.spared)
+        return self._drainer.drain_what_answers(shards, remaining_ms, dict.fromkeys(shards, Trigger.TICK)).drained
+
     def _note_round(self, found: Survey, upkeep: "_Upkeep") -> None:
         """Note which parts are swept, for the next tick: what time did not suffice for is its first work."""
         parts = found.parts - {part_of(shard) for shard in set(upkeep.waiting).intersection(found.resting)}
@@ -146,6 +169,8 @@ class _Upkeep:
         """Shards that are to be swept yet, or again."""
         self._idle = set(resting)
         self.away: dict[Shard, Away] = {}
+        self.spared: dict[Shard, float] = {}
+        """Shards with leases that get some seconds more, and when those are over (by the monotonic clock)."""
         self.swept = Swept(0, 0, 0, False, 0, 0)
 
     def go_round(self, has_time: Callable[[], bool]) -> None:
@@ -182,6 +207,8 @@ class _Upkeep:
     def _note(self, shard: Shard, step: Swept) -> None:
         if step.more:
             self.waiting.append(shard)
+        if step.spared_until:
+            self.spared[shard] = time.monotonic() + (step.spared_until - step.now) / 1_000
         if 0 < step.bell_at <= step.now + SOON_MS:
             self._idle.discard(shard)
         else:

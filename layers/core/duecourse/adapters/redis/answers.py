@@ -80,6 +80,7 @@ class SweepAnswer(NamedTuple):
     want: list[bytes]
     idle_ms: int
     revision: bytes
+    spared_until: int
 
 
 def replies(answer: Any) -> list[Reply]:

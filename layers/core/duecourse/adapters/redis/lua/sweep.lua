@@ -6,7 +6,7 @@
 --         kept (ms, "" for good); the deployment's quotas (modules/settings.lua), or nothing, which leaves them
 -- RETURNS {now, bell_at, reclaimed, died, pruned, 1 if a bound was reached, {tenant whose due set was not among
 --         KEYS...}, for how long it has had neither tasks nor settings (ms, -1 where it has), the version of the queue's
---         settings ("" for none)}
+--         settings ("" for none), until when leases are spared that lapsed unattended (0 for none)}
 
 require 'endings'
 local BOUND, A_MINUTE = 500, 60000
@@ -65,8 +65,11 @@ if quotas_given then
   settings.set_defaults(quotas_given)
 end
 local spared = tonumber(call('HGET', shard.META, 'spared') or nil)
-if spared and (spared <= shard.NOW or spared > shard.NOW + A_MINUTE) and not lapsed[1] then -- or the clock was put back
-  call('HDEL', shard.META, 'spared')
+if spared and (spared <= shard.NOW or spared > shard.NOW + A_MINUTE) then -- it is over, or the clock was put back
+  if not lapsed[1] then
+    call('HDEL', shard.META, 'spared')
+  end
+  spared = nil
 end
 local pruned = clocks.may_forget() and prune(shard.DONE, shard.NOW - retention) + prune_dead() or 0
 local idle = idleness.idle_ms()
@@ -87,4 +90,4 @@ local was_put_back = clocks.watch()
 local _, left = versions.rewrite(was_put_back)
 clocks.finish(want)
 more = places.forget_strays(own[2], want) or left or more
-return { shard.NOW, bell.hang(false), reclaimed, died, pruned, more and 1 or 0, want, idle, own[3] or '' }
+return { shard.NOW, bell.hang(false), reclaimed, died, pruned, more and 1 or 0, want, idle, own[3] or '', spared or 0 }

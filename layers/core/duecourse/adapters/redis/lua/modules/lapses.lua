@@ -51,7 +51,9 @@ function lapses.undelivered(r, strike, detail, soon)
   if expires then -- a wait is no error: what it died of is one
     record.remember(r, fields.RAN_EXPIRED, 'past its deadline')
   end
-  leases.end_delivery(r)
+  if r.target then -- what was claimed ahead may have begun unseen: its run's number is not used again
+    leases.end_delivery(r)
+  end
   if dies or expires then
     r.status = fields.DIED
     return false
