@@ -81,6 +81,9 @@ class Judge:
         may_be = possible(asked)
         if rejected := [a for a in asked if a.verb in MAKES and a.answer is Answer.NO]:
             self._say(name, f"REJECTED: {_told(rejected)}")
+        if task is None and kind == "poll" and (0, False) not in may_be and self._is_cancelled_dead(asked):
+            self.verdict.counts["deadlines of the wrong clock"] += 1  # it was dead, and a cancel deletes what is dead
+            return
         if task is None:
             if (0, False) not in may_be:
                 self._say(name, f"LOST: acknowledged as {sorted(may_be)}, and not there")
@@ -95,6 +98,11 @@ class Judge:
             self._judge_done(name, task)
         elif task.status is not Status.CANCELLED:
             self._say(name, f"LATE FOR GOOD: {kind} is {task.status}, due at {task.due}: {_history(task)}")
+
+    def _is_cancelled_dead(self, asked: Sequence[Asked]) -> bool:
+        """Whether the last change is a cancel of a task that may have died of its deadline by the wrong clock."""
+        last = asked[-1]
+        return last.verb == "cancel" and last.answer is not Answer.NO and self._was_ahead(asked[0].sent_at)
 
     def _version(self, task: Task) -> int:
         if task.kind == "webhook":
