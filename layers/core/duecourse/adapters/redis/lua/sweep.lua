@@ -65,7 +65,7 @@ if quotas_given then
   settings.set_defaults(quotas_given)
 end
 local spared = tonumber(call('HGET', shard.META, 'spared') or nil)
-if spared and (spared <= shard.NOW or spared > shard.NOW + A_MINUTE) then -- it is over, or the clock was put back
+if spared and (spared <= shard.NOW or spared > shard.NOW + A_MINUTE) then -- or the clock was put back
   if not lapsed[1] then
     call('HDEL', shard.META, 'spared')
   end
