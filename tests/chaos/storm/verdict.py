@@ -115,7 +115,7 @@ class Judge:
     def _judge_dead(self, name: str, kind: str, task: Task) -> None:
         """Each attempt of a dead task is a run that began."""
         begun = [ran for ran in self._runs.get(name, []) if ran.v == self._version(task)]
-        if kind == "poll" and task.error == "past its deadline" and self._was_ahead(task.created_at):
+        if kind == "poll" and task.error == "past its deadline" and self._was_ahead(self._asked[name][0].sent_at):
             self.verdict.counts["deadlines of the wrong clock"] += 1  # promises.md: they pass by the server's clock
             return
         if kind not in MAX_ATTEMPTS:
