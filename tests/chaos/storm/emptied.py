@@ -14,9 +14,10 @@ OF_ALL = ("*:shards", "*:{*}:deployed", "*:{*}:ledger", "*:{functions}:*", "*:{r
 """Keys that are of no queue: which shards, kinds and functions there are, and answers that are kept for a day."""
 OF_QUEUES = {
     **STAY,
-    "forgets": "since when old tasks are forgotten",
     "shards": "how many the queue has",
     "revision": "the version of its settings",
+    "put_back": "until the clock has caught up with the fences",
+    "forgets": "since when old tasks are forgotten",
 }
 
 

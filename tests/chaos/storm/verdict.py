@@ -45,6 +45,7 @@ class Judge:
         self._plan, self._book, self._client = plan, book, client
         self._asked, self._runs = book.by_name(), book.runs()
         self._stepped = [(began - 1_000, ended + 1_000) for name, began, ended in faults if name.startswith("clock-")]
+        self._ahead = [(began, ended) for name, began, ended in faults if name == "clock-ahead"]
         self._received: dict[str, list[int | None]] = defaultdict(list)
         for one in book.received:
             self._received[one.name].append(one.v)
@@ -106,6 +107,9 @@ class Judge:
     def _judge_dead(self, name: str, kind: str, task: Task) -> None:
         """Each attempt of a dead task is a run that began."""
         begun = [ran for ran in self._runs.get(name, []) if ran.v == self._version(task)]
+        if kind == "poll" and task.error == "past its deadline" and self._was_ahead(task.created_at):
+            self.verdict.counts["deadlines of the wrong clock"] += 1  # promises.md: they pass by the server's clock
+            return
         if kind not in MAX_ATTEMPTS:
             self._say(name, f"DEAD, and nothing was wrong with it: {task.error}; {_history(task)}")
         if kind.startswith(("w.", "f.")) and len(begun) < task.retry.max_attempts:
@@ -134,11 +138,15 @@ class Judge:
                 if over and not anew and ran.began_at > one.answered_at + SAME_MOMENT_MS:
                     self._say(name, f"UNDONE: version {ran.v} ran {ran.began_at - one.answered_at} ms after {one.verb}")
             earliest = _earliest(asked, ran)
-            if earliest and ran.began_at < earliest - SAME_MOMENT_MS and not self._is_stepped(ran.began_at):
+            first = next(one for one in runs if one.v == ran.v)  # once it has begun, it is due by its policy
+            if earliest and ran.began_at < earliest - SAME_MOMENT_MS and not self._is_stepped(first.began_at):
                 self._say(name, f"EARLY: version {ran.v} ran {earliest - ran.began_at} ms before it was due")
 
     def _is_stepped(self, at: int) -> bool:
         return any(began <= at <= ended for began, ended in self._stepped)
+
+    def _was_ahead(self, since: int) -> bool:
+        return any(ended > since for _, ended in self._ahead)
 
     def _judge_runs(self, name: str, kind: str, task: Task | None, runs: Sequence[Ran], asked: Sequence[Asked]) -> None:
         """Each further run of a generation has a reason."""
@@ -268,6 +276,9 @@ class Judge:
             if Answer.YES in cancels and any(mails):
                 self._say(name, f"UNDONE: it was cancelled, and {mails} mails came: {_told(asked)}")
             elif not cancels and asked[-1].answer is Answer.YES and not all(mails):
+                if self._was_ahead(asked[-1].sent_at):
+                    self.verdict.counts["reminders of the wrong clock"] += 1  # no mail after the start, by that clock
+                    continue
                 why = [f"{task.error}: {_history(task)}" for task in dead if id in task.id]
                 self._say(name, f"LOST: {mails} mails came: {_told(asked)}; {why}")
             self.verdict.doubles["a mail was sent again"] += sum(max(0, many - 1) for many in mails)
