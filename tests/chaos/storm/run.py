@@ -79,7 +79,7 @@ def run(
         settled = _settle(judge, ended, say)
         time.sleep(1)  # receivers read what was confirmed last
         mails = receivers.mails(stack.aws) if stack else None
-        verdict = Judge(plan, book, judge, faults.happened, mails).judge()
+        verdict = Judge(plan, book, judge, faults.happened, mails, faults.killed).judge()
         verdict.wrong += wrong
         if settled >= 0:
             empty(judge)
