@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 
 from duecourse import Client, Status, Task, errors
 from duecourse.domain.query import QueryState
@@ -13,6 +13,8 @@ from tests.chaos.storm.plan import Plan
 
 SAME_MOMENT_MS = 100
 """Two processes read the clock one after another: what differs by less is no order."""
+UNSETTLED_MS = 5_000
+"""Time for which an outcome may wait for a store that is away, with its process."""
 RUNS = {"loop": 3, "flaky": 2}
 """Runs that a kind takes when nothing fails; every other takes one."""
 MAKES = frozenset({"add", "replace"})
@@ -31,7 +33,10 @@ class Verdict:
 
 
 class Judge:
-    """Compares one storm. `faults` are the name, begin and end (epoch ms) of each fault that happened."""
+    """Compares one storm. `faults` are the name, begin and end (epoch ms) of each fault that happened.
+
+    `killed` has the processes that were killed, with when (epoch ms).
+    """
 
     def __init__(
         self,
@@ -40,10 +45,15 @@ class Judge:
         client: Client,
         faults: Sequence[tuple[str, int, int]],
         mails: Counter[str] | None = None,
+        killed: Mapping[int, int] | None = None,
     ) -> None:
         self._mails = mails or Counter()
         self._plan, self._book, self._client = plan, book, client
         self._asked, self._runs = book.by_name(), book.runs()
+        self._killed = dict(killed or {})
+        for ran in chain.from_iterable(self._runs.values()):
+            if ran.kind == "w.killer":
+                self._killed.setdefault(ran.pid, ran.began_at)
         self._stepped = [(began - 1_000, ended + 1_000) for name, began, ended in faults if name.startswith("clock-")]
         self._ahead = [(began, ended) for name, began, ended in faults if name == "clock-ahead"]
         self._received: dict[str, list[int | None]] = defaultdict(list)
@@ -197,11 +207,17 @@ class Judge:
         reasons = {
             "its process died or stood still": before.ended_at is None or before.ended_at > after.began_at,
             "its outcome did not reach the ledger before its lease lapsed": lapsed,
+            "its process died before its outcome was settled": self._died_with(before),
             "the server's clock was moved past its lease": self._is_stepped(after.began_at),
             "it was added again after a lost answer": adds > 1,
             "the server lost the settle by a failover": self._plan.stage != "alone" and before.outcome is not None,
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
+
+    def _died_with(self, ran: Ran) -> bool:
+        """True if the process was killed just after this run's end."""
+        died_at = self._killed.get(ran.pid)
+        return bool(died_at and ran.ended_at and -SAME_MOMENT_MS <= died_at - ran.ended_at < UNSETTLED_MS)
 
     def _judge_schedules(self) -> None:
         occurrences: dict[str, set[str]] = defaultdict(set)
