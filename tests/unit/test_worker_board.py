@@ -7,11 +7,11 @@ import pytest
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.history import Run
 from duecourse.domain.task import Status, Task
+from duecourse.engine import bereft
+from duecourse.engine.bereft import Bereft, Running
 from duecourse.engine.interrupted import DIED, STOPPED
 from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable
-from duecourse.worker import bereft
-from duecourse.worker.bereft import Bereft
-from duecourse.worker.board import SLOT, SLOTS, Board, Running
+from duecourse.worker.board import SLOT, SLOTS, Board
 from tests.support.clock import HandClock
 from tests.support.kinds import leased
 from tests.support.ledger import claim, new, standing

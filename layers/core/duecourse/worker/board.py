@@ -7,9 +7,10 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Self
+from typing import Self
 
 from duecourse.domain.task import Task
+from duecourse.engine.bereft import Running
 
 SLOTS = 256
 """The most tasks that a process runs at the same time."""
@@ -17,17 +18,6 @@ SLOT = 1_024
 """Bytes of one task: the longest names fit, and some."""
 LENGTH = 2
 HEADER = 4
-
-
-class Running(NamedTuple):
-    """Lease of a task that runs; `apart` in a process of its own."""
-
-    queue: str
-    id: str
-    tenant: str
-    group: str
-    token: str
-    apart: bool = False
 
 
 class Board:

@@ -4,19 +4,30 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Status, Task
 from duecourse.engine.interrupted import DIED, interrupted, killed
 from duecourse.errors import StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.ports.store import Store
-from duecourse.worker.board import Running
 
 log = logging.getLogger("duecourse.worker")
 
 PATIENCE_S = 25.0
 """Time for which a store that is away is asked again: a lease that is not extended lapses soon after."""
 PAUSE_S = 1.0
+
+
+class Running(NamedTuple):
+    """Lease of a task that runs; `apart` in a process of its own."""
+
+    queue: str
+    id: str
+    tenant: str
+    group: str
+    token: str
+    apart: bool = False
 
 
 class Bereft:
