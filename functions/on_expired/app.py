@@ -31,7 +31,12 @@ def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, Any]:
     drained = app.drainer.drain(rang.shards, context.get_remaining_time_in_millis, rang.triggers)
     measure(
         RungLine(
-            Added=noted.added, Claimed=drained.claimed, Done=drained.done, Retried=drained.retried, Dead=drained.dead
+            Added=noted.added,
+            Claimed=drained.claimed,
+            Done=drained.done,
+            Retried=drained.retried,
+            Reclaimed=drained.reclaimed,
+            Dead=drained.dead,
         )
     )
     return {"added": noted.added, **drained._asdict()}

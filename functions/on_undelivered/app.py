@@ -1,13 +1,17 @@
 """Lambda's records of invocations that failed: each is the error of the attempts that it carried."""
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 from duecourse.domain.history import cut_detail
+from duecourse.domain.lease import STEP_MS
 from duecourse.engine.failures import settle_failure
+from duecourse.engine.pauses import pauses
+from duecourse.errors import StoreUnavailable
 from duecourse.metrics import UndeliveredLine, measure
 from duecourse.process import Handler
-from duecourse.wire.events.failures import read_failure
+from duecourse.wire.events.failures import Failure, read_failure
 from duecourse.wire.events.messages import answer, read_each
 from duecourse.wiring import App
 
@@ -15,18 +19,28 @@ log = logging.getLogger("duecourse.on_undelivered")
 
 
 @Handler
-def handler(app: App, event: dict[str, Any], _context: Any) -> dict[str, Any]:
+def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Retry the tasks of each record; one that cannot be read goes back, and at last to the dead letters.
 
-    Raises StoreUnavailable: then all are delivered again.
+    Raises StoreUnavailable where the store stays away: then all are delivered again.
     """
     reported = read_each(event, read_failure)
-    retried = 0
+    # Delivered again, a record comes minutes later; its tasks wait as long.
+    retried, tries = 0, pauses(context.get_remaining_time_in_millis, STEP_MS)
     for name, failure in reported.content.items():
-        counts, error = settle_failure(app.store, failure), cut_detail(failure.error)
+        counts, error = _settled(app, failure, tries), cut_detail(failure.error)
         retried += counts["retried"] + counts["dead"] + counts["released"]
         log.warning("an invocation failed", extra={"message_id": name, "error": error, "tasks": counts})
     for name, problem in reported.problems.items():
         log.error("a record cannot be read", extra={"message_id": name, "problem": problem})
     measure(UndeliveredLine(Undelivered=retried))
     return answer(reported.batch, reported.problems)
+
+
+def _settled(app: App, failure: Failure, tries: Iterator[bool]) -> dict[str, int]:
+    while True:
+        try:
+            return settle_failure(app.store, failure)
+        except StoreUnavailable:
+            if not next(tries, False):
+                raise

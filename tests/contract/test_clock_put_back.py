@@ -11,7 +11,7 @@ from duecourse.domain.values import replaced
 from duecourse.engine.firing import Firer
 from duecourse.ports.store import Store
 from tests.support.clock import START, HandClock
-from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, new, settle, standing
+from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, lease_of, new, settle, standing
 from tests.support.schedules import MINUTE, fire_due, kept, occurrence, put, waits
 
 SECOND, HOUR = 1_000, 60 * MINUTE
@@ -25,8 +25,8 @@ def tick(store: Store) -> None:
         pass
 
 
-def put_back(store: Store, clock: HandClock) -> None:
-    clock.advance(-AHEAD_MS)
+def put_back(store: Store, clock: HandClock, by_ms: int = AHEAD_MS) -> None:
+    clock.advance(-by_ms)
     tick(store)
 
 
@@ -153,6 +153,13 @@ def test_what_ended_is_not_forgotten_by_a_clock_that_went_ahead(store: Store, cl
     assert store.get("default", "a") is None
 
 
+def test_the_first_look_at_what_ended_is_no_look_of_a_wrong_clock(store: Store, clock: HandClock) -> None:
+    settle(store, claim_one(store), Ending.DONE)
+    clock.advance(AHEAD_MS)
+    tick(store)
+    assert standing(store).status is Status.DONE
+
+
 def test_after_a_long_outage_what_ended_long_ago_is_forgotten_ten_minutes_later(store: Store, clock: HandClock) -> None:
     settle(store, claim_one(store), Ending.DONE)
     tick(store)
@@ -176,3 +183,103 @@ def test_a_retry_of_one_that_is_changed_is_no_part_of_it(store: Store, clock: Ha
     put_back(store, clock)
     fire_all(store)
     assert kept(store).progress.next_at <= clock.at + MINUTE
+
+
+def test_a_lease_that_was_extended_by_the_wrong_clock_lapses_soon(store: Store, clock: HandClock) -> None:
+    task = claim_one(store)
+    clock.advance(AHEAD_MS)
+    store.extend(SHARD, [lease_of(task)], LEASE_MS)
+    clock.advance(SECOND)
+    put_back(store, clock)
+    assert clock.at < (standing(store).lease_expires_at or 0) <= clock.at + MINUTE
+    clock.advance(MINUTE)
+    assert [task.id for task in claim(store)] == ["a"]
+
+
+def test_a_lease_that_lapsed_unattended_by_the_wrong_clock_lapses_soon(store: Store, clock: HandClock) -> None:
+    claim_one(store)
+    clock.advance(AHEAD_MS)
+    tick(store)  # it gets some seconds more
+    put_back(store, clock)
+    clock.advance(MINUTE)
+    assert [task.id for task in claim(store)] == ["a"]
+
+
+def test_a_long_lease_of_the_right_clock_stays(store: Store, clock: HandClock) -> None:
+    add(store)
+    assert claim(store, lease_ms=DAY_MS)
+    ends = standing(store).lease_expires_at
+    clock.advance(2 * HOUR)
+    add(store, "ahead")
+    put_back(store, clock, 2 * HOUR)
+    assert standing(store).lease_expires_at == ends
+
+
+def test_what_lapsed_once_more_by_the_wrong_clock_is_due_now(store: Store, clock: HandClock) -> None:
+    claim_one(store)
+    clock.advance(AHEAD_MS)
+    tick(store)
+    clock.advance(-AHEAD_MS + 3 * SECOND)  # no tick sees it put back
+    clock.advance(AHEAD_MS + 10 * SECOND)
+    tick(store)
+    assert standing(store).status is Status.SCHEDULED
+    put_back(store, clock)
+    assert [task.id for task in claim(store)] == ["a"]
+
+
+@pytest.mark.parametrize("second_ms", [AHEAD_MS, AHEAD_MS - 10 * DAY_MS, AHEAD_MS + 10 * DAY_MS])
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_a_second_step_is_seen_as_the_first(store: Store, clock: HandClock, second_ms: int, is_quiet: bool) -> None:
+    clock.advance(AHEAD_MS)
+    add(store, "first")
+    put_back(store, clock)
+    clock.advance(10 * SECOND)
+    tick(store)
+    [first] = claim(store)
+    clock.advance(second_ms)
+    if not is_quiet:
+        add(store, "second", delay_ms=HOUR)
+    settle(store, first, Ending.RETRY, detail="why", delay_ms=SECOND)
+    put_back(store, clock, second_ms)
+    clock.advance(SECOND)
+    assert [task.id for task in claim(store)] == ["first"]
+    if not is_quiet:
+        assert standing(store, "second").due_at <= clock.at + HOUR
+
+
+def test_a_step_in_which_no_fence_is_drawn_is_seen(store: Store, clock: HandClock) -> None:
+    task = claim_one(store)
+    clock.advance(AHEAD_MS)
+    settle(store, task, Ending.RETRY, detail="why", delay_ms=SECOND)
+    put_back(store, clock)
+    clock.advance(SECOND)
+    assert [task.id for task in claim(store)] == ["a"]
+
+
+def test_a_replay_by_the_wrong_clock_is_due_by_the_right_one(store: Store, clock: HandClock) -> None:
+    settle(store, claim_one(store, "dead"), Ending.DROP, detail="why")
+    clock.advance(AHEAD_MS)
+    store.replay(SHARD.queue, ["dead"])
+    put_back(store, clock)
+    assert [task.id for task in claim(store)] == ["dead"]
+
+
+def test_what_ended_by_the_wrong_clock_is_forgotten_by_the_right_one(store: Store, clock: HandClock) -> None:
+    task = claim_one(store)
+    clock.advance(AHEAD_MS)
+    settle(store, task, Ending.DONE)
+    put_back(store, clock)
+    clock.advance(RETENTION_MS + MINUTE)
+    tick(store)
+    clock.advance(10 * MINUTE)
+    tick(store)
+    assert store.get("default", "a") is None
+
+
+def test_passes_end_where_the_clock_stays_behind_the_fences(store: Store, clock: HandClock) -> None:
+    clock.advance(AHEAD_MS)
+    add(store)
+    put_back(store, clock)
+    for _ in range(3):
+        clock.advance(MINUTE)
+        assert not store.sweep(SHARD, retention_ms=RETENTION_MS).more

@@ -502,6 +502,8 @@ def waited_for(scene: Scene) -> None:
     assert scene.store.await_ends(SHARD, [Waited(QUEUE, "-", "a")], 1_000) == [False]
     assert scene.work() == 1
     scene.wait(TRAVELLING_MS)
+    scene.sweep()  # after so long, a clock is believed some minutes later
+    scene.wait(10 * MINUTE)
 
 
 # Schedules

@@ -111,6 +111,25 @@ def test_of_two_writers_at_a_time_one_has_every_shard(sharded: Store) -> None:
     assert each == parts(whole)
 
 
+def test_a_change_that_is_sent_again_compares_with_the_record_alone(sharded: Store, clock: HandClock) -> None:
+    sharded.configure("default", BEFORE)
+    seen, mark, newer = sharded.mark_of("default"), bytes(8), bytes(7) + b"\1"
+    with cut_after(cast(RedisStore, sharded), 2 * SHARDS), suppress(Cut):
+        sharded.configure("default", AFTER, mark=mark, seen=seen)
+    assert settings(sharded)[0] == NEW
+    assert Queues(sharded).get("default").lagging, "it was cut off behind the record"
+    assert sharded.configure("default", AFTER, mark=mark, seen=seen), "it goes on with what it has begun"
+    assert settings(sharded) == (NEW, parts(NEW))
+    clock.advance(1)
+    assert sharded.configure("default", {"paused": False}, mark=newer, seen=sharded.mark_of("default"))
+    done = settings(sharded)
+    assert not sharded.configure("default", AFTER, mark=mark, seen=seen), "another change came"
+    assert settings(sharded) == done
+    verbs = cast(RedisStore, sharded)._verbs
+    marks = verbs.scripts.read(*(("HGET", verbs.keys(shard).meta, "set_by") for shard in shards()))
+    assert [bool(mark) for mark in marks] == [shard.number == 0 for shard in shards()]
+
+
 @pytest.mark.parametrize("swept", [True, False])
 def test_a_record_that_a_failover_lost_holds_up_no_later_one(sharded: Store, clock: HandClock, swept: bool) -> None:
     verbs, meta = cast(RedisStore, sharded)._verbs, keys_of("duecourse", Shard()).meta

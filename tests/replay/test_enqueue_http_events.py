@@ -135,6 +135,11 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "change_schedule_late": (["add_schedule"], 409, {"type": "urn:duecourse:problem:version-conflict"}),
     "pause_schedule": (["add_schedule"], 200, {}),
     "delete_schedule": (["add_schedule"], 204, {}),
+    "purge_schedules": (
+        ["add_schedule", "add_schedule_every"],
+        200,
+        {"purged": 1, "dry_run": False, "next_after": None},
+    ),
     "run_schedule": (["add_schedule"], 201, {}),
     "backfill_schedule": (["add_schedule"], 201, {"occurrences": 5}),
     "preview_schedule": (

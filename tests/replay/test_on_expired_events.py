@@ -15,11 +15,11 @@ from duecourse.engine.drain import Drained
 from duecourse.settings import Settings
 from duecourse.wire.settings.watches import read_watches
 from duecourse.wiring import App
-from tests.support.clock import START
+from tests.support.clock import START, HandClock
 from tests.support.engine import Lambda
 from tests.support.functions import cases, invoke, saved
 from tests.support.kinds import Outbox
-from tests.support.ledger import add, standing
+from tests.support.ledger import LEASE_MS, add, claim_one, standing
 from tests.support.wired import wired_with
 
 NOTHING = {"added": 0, **Drained()._asdict()}
@@ -98,7 +98,17 @@ def test_a_strange_key_is_left_out_and_told(caplog: pytest.LogCaptureFixture) ->
 def test_a_ring_measures_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
     invoke("on_expired", saved("on_expired/one_bell"))
     [line] = [line for line in capsys.readouterr().out.splitlines() if "_aws" in line]
-    assert json.loads(line).keys() == {"_aws", "service", "Added", "Claimed", "Done", "Retried", "Dead"}
+    assert json.loads(line).keys() == {"_aws", "service", "Added", "Claimed", "Done", "Retried", "Reclaimed", "Dead"}
+
+
+def test_a_ring_measures_runs_that_ended_without_a_settle(
+    store: MemoryStore, clock: HandClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claim_one(store)
+    clock.advance(LEASE_MS)
+    assert invoke("on_expired", saved("on_expired/one_bell"))["reclaimed"] == 1
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "_aws" in line]
+    assert json.loads(line)["Reclaimed"] == 1
 
 
 @pytest.mark.parametrize(("case", "trigger"), [("one_bell", Trigger.TIMER), ("many_bells", Trigger.RING)])

@@ -318,4 +318,21 @@ def test_while_the_store_is_away_all_are_delivered_again(clock: HandClock, wire:
 
     wire(store=Away(clock))
     with pytest.raises(StoreUnavailable):
-        invoke("on_undelivered", saved("on_undelivered/timed_out"))
+        invoke("on_undelivered", saved("on_undelivered/timed_out"), Context(remaining_ms=500))
+
+
+def test_a_store_that_is_away_for_a_moment_is_asked_again_within_the_invocation(clock: HandClock, wire: Wire) -> None:
+    class Returning(MemoryStore):
+        away = 2
+
+        def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
+            self.away -= 1
+            if self.away >= 0:
+                raise StoreUnavailable
+            return super().settle(shard, settlements)
+
+    store = Returning(clock)
+    wire(store=store)
+    task = hand_over(store)
+    assert replay("timed_out", task.token) == []
+    assert (standing(store).status, store.away) == (Status.SCHEDULED, -1)

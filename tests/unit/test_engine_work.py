@@ -12,9 +12,10 @@ from duecourse.domain.lease import GRACE_MS, STEP_MS
 from duecourse.domain.outcomes import Done, Drop, Ending, Outcome, Retry, Settlement
 from duecourse.domain.shards import Sharding
 from duecourse.domain.task import RetryPolicy, Shard, Status, Task
+from duecourse.engine.pauses import LEAST_MS
 from duecourse.engine.run import Kind
 from duecourse.engine.run_times import MOST_KINDS, RunTimes
-from duecourse.engine.work import LEAST_MS, Worker
+from duecourse.engine.work import Worker
 from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable
 from duecourse.ports.leases import Begun, Delivery, Lease, Settled
 from duecourse.wire.events.invocation import decode_tasks, tasks_event
@@ -351,7 +352,31 @@ def test_a_store_that_is_away_before_anything_began_fails_the_invocation(clock: 
     tasks = handed(store, "a")
     store.away = True
     with pytest.raises(StoreUnavailable):
-        work(store, lambda _task: None, tasks)
+        work(store, lambda _task: None, tasks, remaining_ms=LEAST_MS + 150)
+    assert store.refused == 2
+
+
+@pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])
+def test_a_store_that_is_away_for_a_moment_before_anything_began_is_asked_again(
+    clock: HandClock, why: type[DuecourseError]
+) -> None:
+    class Returning(Counting):
+        def begin(self, *given: Any, **more: Any) -> list[Begun]:
+            self.away = self.refused < 2
+            return super().begin(*given, **more)
+
+    store = Returning(clock)
+    store.why = why
+    assert work(store, lambda _task: None, handed(store, "a", "b"))["done"] == 2
+
+
+def test_a_store_that_stays_away_is_waited_for_no_longer_than_a_lease(clock: HandClock) -> None:
+    store = Counting(clock)
+    tasks = handed(store, "a")
+    store.away = True
+    with pytest.raises(StoreUnavailable):
+        work(store, lambda _task: None, tasks, step_ms=30)
+    assert store.refused == 2
 
 
 @pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])

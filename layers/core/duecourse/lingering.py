@@ -23,7 +23,7 @@ log = logging.getLogger("duecourse.bridge")
 Remaining = Callable[[], int]
 """Milliseconds that this invocation still has."""
 
-COUNTED = ("claimed", "done", "again", "retried", "dead", "released", "stale")
+COUNTED = ("claimed", "done", "again", "retried", "reclaimed", "dead", "released", "stale")
 LOOK_S = 1.0
 """Time between two looks at the time left, which may have jumped while the process was suspended."""
 RETURN_MS = 1_000
@@ -129,6 +129,7 @@ class Linger:
             Claimed=did["claimed"],
             Done=did["done"],
             Retried=did["retried"],
+            Reclaimed=did["reclaimed"],
             Dead=did["dead"],
             Added=did["added"],
         )

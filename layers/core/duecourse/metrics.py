@@ -37,6 +37,7 @@ class WorkedLine(TypedDict):
     Claimed: Annotated[int, COUNT, "Tasks claimed"]
     Done: Annotated[int, COUNT, "Tasks done"]
     Retried: Annotated[int, COUNT, "Tasks that failed and are tried again"]
+    Reclaimed: Annotated[int, COUNT, "Tasks whose lease lapsed: their worker died, or returned without a settle"]
     Dead: Annotated[int, COUNT, "Dead tasks: all in the ledger, from a tick's sweep; those that just died, from others"]
 
 
@@ -48,7 +49,6 @@ class TickLine(WorkedLine):
     """A tick's sweep."""
 
     OldestOverdue: Annotated[int, MS, "Time for which the longest waiting task was overdue when the tick came"]
-    Reclaimed: Annotated[int, COUNT, "Tasks whose lease lapsed and which the sweep took back"]
     LeftOut: Annotated[int, COUNT, "Shards that the tick could not serve"]
 
 

@@ -94,7 +94,7 @@ class Book:
     def runs(self) -> dict[str, list[Ran]]:
         """All runs of each task, in the order of their begins."""
         found = defaultdict(list)
-        for ran in self._runs():
+        for ran in sorted(self._runs(), key=lambda ran: ran.began_at):
             found[ran.name].append(ran)
         return found
 

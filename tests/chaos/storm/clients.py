@@ -78,12 +78,12 @@ class Lane(threading.Thread):
 
         def ask() -> Said:
             try:
-                do()
+                said = do()
             except (errors.StoreUnavailable, errors.StoreMisused) as error:
                 return Said(Answer.UNKNOWN, repr(error))
             except (errors.Conflict, errors.TaskNotFound) as error:
                 return Said(Answer.NO, type(error).__name__)
-            return Said(Answer.YES)
+            return Said(Answer.YES, said if isinstance(said, str) else "")
 
         return ask
 
@@ -111,11 +111,13 @@ class Lane(threading.Thread):
         return lambda: self._client.set_queue(step.queue, paused=False, create=True)
 
     def _schedule(self, step: Step, _due_at: int) -> Callable[[], object]:
-        fields = step.fields
-        return lambda: self._client.schedules.add(
-            id=step.id, queue=step.queue, kind=fields["kind"], payload={"v": 1}, repeat={"every": fields["every"]},
-            limit=fields["limit"], missed="all",
-        )  # fmt: skip
+        return lambda: self._client.schedules.add(queue=step.queue, **_schedule(step))
+
+    def _change_schedule(self, step: Step, _due_at: int) -> Callable[[], object]:
+        return lambda: self._client.schedules.change(step.id, step.queue, payload=_payload(step))
+
+    def _run_schedule(self, step: Step, _due_at: int) -> Callable[[], object]:
+        return lambda: self._client.schedules.run(step.id, step.queue)
 
     def _pause_schedule(self, step: Step, _due_at: int) -> Callable[[], object]:
         return lambda: self._client.schedules.change(step.id, step.queue, paused=True)
@@ -148,9 +150,13 @@ class Lane(threading.Thread):
             task["on_duplicate"] = how
         return task
 
+    def _query(self, step: Step) -> dict[str, Any]:
+        return {"url": f"{self._work.receiver}/{step.queue}/{step.id}/1/poll", "interval": 1, "until": "ready"}
+
     def _by_http(self, step: Step, due_at: int) -> Callable[[], Said]:
         """The same request each time, with the same Idempotency-Key."""
         place = f"/tasks/{step.id}?queue={step.queue}"
+        series = f"/schedules/{step.id}?queue={step.queue}"
         tasks: list[Step] = step.fields.get("tasks", [])
         method, path, body = {
             "add": lambda: ("POST", "/tasks", self._task(step, due_at, "keep")),
@@ -162,6 +168,13 @@ class Lane(threading.Thread):
                 "/tasks/batch",
                 {"tasks": [self._task(one, _due_at(one, due_at), "keep") for one in tasks]},
             ),
+            "schedule": lambda: ("POST", "/schedules", {"queue": step.queue, **_schedule(step)}),
+            "change_schedule": lambda: ("PATCH", series, {"payload": _payload(step)}),
+            "pause_schedule": lambda: ("PATCH", series, {"paused": True}),
+            "resume_schedule": lambda: ("PATCH", series, {"paused": False}),
+            "delete_schedule": lambda: ("DELETE", series, None),
+            "run_schedule": lambda: ("POST", f"/schedules/{step.id}/run?queue={step.queue}", None),
+            "query": lambda: ("POST", "/queries", self._query(step)),
             "remind": lambda: ("POST", "/reminders", _reminder(step)),
             "cancel_reminder": lambda: ("DELETE", f"/reminders/{step.id}", None),
         }[step.verb]()
@@ -176,7 +189,8 @@ class Lane(threading.Thread):
             except urllib3.exceptions.HTTPError as error:
                 return Said(Answer.UNKNOWN, repr(error))
             if answer.status < 300:
-                return Said(Answer.YES, str(answer.status))
+                made = answer.json().get("id") if step.verb in {"run_schedule", "query"} else None
+                return Said(Answer.YES, made or str(answer.status))
             words = f"{answer.status} {answer.data[:200]!r}"
             known = answer.status in REFUSED and b"key-in-use" not in answer.data
             return Said(Answer.NO if known else Answer.UNKNOWN, words)
@@ -195,6 +209,18 @@ def close(lanes: Iterable[Lane]) -> None:
 def _due_at(step: Step, now: int) -> int:
     """The due time that a step asks for, counted from now (epoch ms)."""
     return now + int(step.fields.get("delay", 0) * 1_000)
+
+
+def _payload(step: Step) -> dict[str, Any]:
+    return {"v": step.fields["v"]}
+
+
+def _schedule(step: Step) -> Any:
+    """The fields of a schedule but its queue."""
+    return {
+        "id": step.id, "kind": step.fields["kind"], "payload": _payload(step), "limit": step.fields["limit"],
+        "repeat": {"every": step.fields["every"]}, "missed": "all",
+    }  # fmt: skip
 
 
 def _reminder(step: Step) -> dict[str, Any]:

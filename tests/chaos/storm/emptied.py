@@ -1,6 +1,6 @@
 """What a ledger keeps once all of it was deleted: no more than one in which nothing ever failed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from typing import Any
 
@@ -12,12 +12,18 @@ from tests.support.emptied import STAY
 ENDED = (Status.DONE, Status.CANCELLED, Status.DEAD)
 OF_ALL = ("*:shards", "*:{*}:deployed", "*:{*}:ledger", "*:{functions}:*", "*:{requests}:*")
 """Keys that are of no queue: which shards, kinds and functions there are, and answers that are kept for a day."""
-OF_QUEUES = {**STAY, "shards": "how many the queue has", "revision": "the version of its settings"}
+OF_QUEUES = {
+    **STAY,
+    "shards": "how many the queue has",
+    "revision": "the version of its settings",
+    "put_back": "until the clock has caught up with the fences",
+    "forgets": "since when old tasks are forgotten",
+}
 
 
-def empty(client: Client, queues: Iterable[str]) -> None:
+def empty(client: Client) -> None:
     """Delete every schedule and every task that has ended, and take the queues' settings back."""
-    for queue in queues:
+    for queue in [one.name for one in client.list_queues()]:
         while schedules := client.schedules.list(queue, limit=100).schedules:
             for status in schedules:
                 client.schedules.delete(status.schedule.id, queue)

@@ -10,7 +10,8 @@ QUEUES = ("default", "wide", "narrow", "gate")
 """One of a shard, one of several, one with `max_running`, one that is paused and resumed."""
 LANES = 8
 """Clients; the steps of one id are all of one client."""
-HTTP_LANES = frozenset({5, 6, 7})
+PYTHON_LANES = 5
+HTTP_LANES = frozenset(range(PYTHON_LANES, LANES))
 """The clients that ask by HTTP; the others write to the ledger by `duecourse.Client`."""
 
 
@@ -140,8 +141,8 @@ def drawn(seed: int, stage: Stage, size: Size, *, broker: bool = True, functions
         kind = "w.killer" if n in {size.tasks // 3, size.tasks // 2} else _one_of(dice, kinds)
         if kind == "w.killer":
             queue = "default"
-        if lane in HTTP_LANES and not functions:
-            lane = 0
+        if not functions:
+            lane %= PYTHON_LANES
         of[f"{queue}/{id}"] = kind
         steps += _life(dice, size.seconds, Step(0, lane, "add", id, queue, {"kind": kind}))
     for n in range(size.schedules):
@@ -150,6 +151,7 @@ def drawn(seed: int, stage: Stage, size: Size, *, broker: bool = True, functions
     steps = _batched(steps)
     if functions:
         steps += _reminders(dice, size)
+        steps += _queries(dice, size)
     return Plan(seed, stage, size, tuple(sorted(steps, key=lambda step: step.at)), faults, of)
 
 
@@ -177,12 +179,12 @@ def _life(dice: random.Random, seconds: float, add: Step) -> Iterator[Step]:
 
 
 def _schedule(dice: random.Random, seconds: float, n: int, functions: bool) -> Iterator[Step]:
-    """The steps of one schedule, which ends by its `limit`; some are paused for a while, some deleted."""
+    """The steps of one schedule, which ends by its `limit`; some are paused, changed, run by hand or deleted."""
     kind = "f.tick" if functions and n % 4 == 0 else "w.tick"
     every, limit = dice.uniform(3, 20), dice.randint(1, 4)
     add = Step(
-        dice.uniform(0, seconds * 0.6), n % 5, "schedule", f"s-{n:04}", dice.choice(QUEUES[:2]),
-        {"kind": kind, "every": round(every, 1), "limit": limit},
+        dice.uniform(0, seconds * 0.6), n % (LANES if functions else PYTHON_LANES), "schedule", f"s-{n:04}",
+        dice.choice(QUEUES[:2]), {"kind": kind, "every": round(every, 1), "limit": limit, "v": 1},
     )  # fmt: skip
     yield add
     story = dice.random()
@@ -192,6 +194,10 @@ def _schedule(dice: random.Random, seconds: float, n: int, functions: bool) -> I
         yield replace(add, at=later + dice.uniform(1, 10), verb="resume_schedule", fields={})
     elif story < 0.2:
         yield replace(add, at=later, verb="delete_schedule", fields={})
+    elif story < 0.3:
+        yield replace(add, at=later, verb="change_schedule", fields={"v": 2})
+    elif story < 0.4:
+        yield replace(add, at=later, verb="run_schedule", fields={})
 
 
 def _batched(steps: list[Step]) -> list[Step]:
@@ -216,6 +222,12 @@ def _reminders(dice: random.Random, size: Size) -> Iterator[Step]:
         yield add
         if n % 5 == 0:
             yield replace(add, at=at + dice.uniform(1, 5), verb="cancel_reminder", fields={})
+
+
+def _queries(dice: random.Random, size: Size) -> Iterator[Step]:
+    """Queries of a slow API, each of its own."""
+    for n in range(size.schedules // 10):
+        yield Step(dice.uniform(0, size.seconds * 0.9), 5, "query", f"q-{n:04}", "queries")
 
 
 def _gate(dice: random.Random, seconds: float) -> Iterator[Step]:

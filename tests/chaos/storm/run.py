@@ -13,17 +13,14 @@ from tests.chaos.storm.book import Book
 from tests.chaos.storm.clients import Lane, Work
 from tests.chaos.storm.emptied import empty, left
 from tests.chaos.storm.parts import Workers, environment, local_stack, targets
-from tests.chaos.storm.plan import LANES, QUEUES, Plan
+from tests.chaos.storm.plan import LANES, Plan
 from tests.chaos.storm.stage import SERVERS, Faults, now_ms
-from tests.chaos.storm.verdict import Judge, Verdict
+from tests.chaos.storm.verdict import Judge, Verdict, judge_gate
 
 SETTLED_WITHIN_S = 120.0
 """Time after the last fault within which all must be done: longer than a lease, an event's wait and a tick."""
 WORKERS = 2
-
-
-class NotSettled(Exception):
-    """Something is still scheduled or leased long after the last fault."""
+SAID_EACH_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class Outcome:
 def run(
     plan: Plan, folder: Path, *, amqp: str = "", functions: bool = True, say: Callable[[str], None] = print
 ) -> Outcome:
-    """Have a storm pass over parts of its own, in `folder`; `amqp` is a RabbitMQ's URL. Raises NotSettled."""
+    """Have a storm pass over parts of its own, in `folder`; `amqp` is a RabbitMQ's URL."""
     log = folder / "ran.jsonl"
     book = Book(log)
     rabbit = f"storm-{secrets.token_hex(4)}" if amqp else ""
@@ -69,7 +66,7 @@ def run(
         for lane in lanes:
             lane.begun_at = beginning
             lane.start()
-        faults.run(beginning)
+        faults.run(beginning, say)
         for lane in lanes:
             lane.join()
             if lane.error:
@@ -77,18 +74,23 @@ def run(
         servers.calm()
         ended = time.monotonic()
         say(f"{plan.stage}: all was asked after {ended - beginning:.0f} s; {len(faults.happened)} faults")
-        settled = _settle(judge, ended)
+        wrong = judge_gate(book, judge)
+        judge.set_queue("gate", create=True, paused=False)  # its client may have given up
+        settled = _settle(judge, ended, say)
         time.sleep(1)  # receivers read what was confirmed last
         mails = receivers.mails(stack.aws) if stack else None
         verdict = Judge(plan, book, judge, faults.happened, mails).judge()
-        empty(judge, QUEUES)
-        with servers.client() as redis:
-            verdict.wrong += [f"LEFT in the emptied ledger: {one}" for one in left(redis)]
+        verdict.wrong += wrong
+        if settled >= 0:
+            empty(judge)
+            with servers.client() as redis:
+                verdict.wrong += [f"LEFT in the emptied ledger: {one}" for one in left(redis)]
         return Outcome(plan, verdict, begun_at, tuple(faults.happened), settled)
 
 
-def _settle(client: Client, since: float) -> float:
-    """Wait until nothing is scheduled, running or to fire; answers how long that took."""
+def _settle(client: Client, since: float, say: Callable[[str], None]) -> float:
+    """Wait until nothing is scheduled, running or to fire; answers how long that took, -1 for too long."""
+    said = time.monotonic()
     while True:
         queues = client.list_queues()
         left = {queue.name: (queue.scheduled, queue.running, queue.fires_at) for queue in queues}
@@ -96,4 +98,7 @@ def _settle(client: Client, since: float) -> float:
             return time.monotonic() - since
         if time.monotonic() - since > SETTLED_WITHIN_S:
             return -1.0
+        if time.monotonic() - said > SAID_EACH_S:
+            said = time.monotonic()
+            say(f"  waiting: {', '.join(f'{name} {one[0]}+{one[1]}' for name, one in left.items() if any(one))}")
         time.sleep(0.5)

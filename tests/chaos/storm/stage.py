@@ -266,7 +266,7 @@ class Faults:
         self._ways = {**servers.faults, **self._of_workers(), **(self._of_stack(stack) if stack else {})}
         self.happened: list[tuple[str, int, int]] = []
 
-    def run(self, beginning: float) -> None:
+    def run(self, beginning: float, say: Callable[[str], None]) -> None:
         """Return after the last one. Call it in the thread that started the servers, for they end with it."""
         for fault in self._faults:
             way = self._ways.get(fault.name)
@@ -274,6 +274,7 @@ class Faults:
                 continue
             time.sleep(max(0.0, beginning + fault.at - time.monotonic()))
             began = now_ms()
+            say(f"  {time.monotonic() - beginning:.0f} s: {fault.name}")
             way(fault.seconds, fault.which)
             self.happened.append((fault.name, began, now_ms()))
 

@@ -3,9 +3,10 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 
 from duecourse import Client, Status, Task, errors
+from duecourse.domain.query import QueryState
 from tests.chaos.storm.book import Answer, Asked, Book, Ran
 from tests.chaos.storm.clients import MAX_ATTEMPTS, PEOPLE
 from tests.chaos.storm.plan import Plan
@@ -44,6 +45,7 @@ class Judge:
         self._plan, self._book, self._client = plan, book, client
         self._asked, self._runs = book.by_name(), book.runs()
         self._stepped = [(began - 1_000, ended + 1_000) for name, began, ended in faults if name.startswith("clock-")]
+        self._ahead = [(began, ended) for name, began, ended in faults if name == "clock-ahead"]
         self._received: dict[str, list[int | None]] = defaultdict(list)
         for one in book.received:
             self._received[one.name].append(one.v)
@@ -54,8 +56,8 @@ class Judge:
         for name, kind in self._plan.kinds.items():
             self._judge_task(name, kind, self._asked.get(name, []))
         self._judge_schedules()
-        self._judge_queues()
         self._judge_reminders()
+        self._judge_queries()
         return self.verdict
 
     def _say(self, name: str, words: str) -> None:
@@ -105,6 +107,9 @@ class Judge:
     def _judge_dead(self, name: str, kind: str, task: Task) -> None:
         """Each attempt of a dead task is a run that began."""
         begun = [ran for ran in self._runs.get(name, []) if ran.v == self._version(task)]
+        if kind == "poll" and task.error == "past its deadline" and self._was_ahead(task.created_at):
+            self.verdict.counts["deadlines of the wrong clock"] += 1  # promises.md: they pass by the server's clock
+            return
         if kind not in MAX_ATTEMPTS:
             self._say(name, f"DEAD, and nothing was wrong with it: {task.error}; {_history(task)}")
         if kind.startswith(("w.", "f.")) and len(begun) < task.retry.max_attempts:
@@ -133,11 +138,15 @@ class Judge:
                 if over and not anew and ran.began_at > one.answered_at + SAME_MOMENT_MS:
                     self._say(name, f"UNDONE: version {ran.v} ran {ran.began_at - one.answered_at} ms after {one.verb}")
             earliest = _earliest(asked, ran)
-            if earliest and ran.began_at < earliest - SAME_MOMENT_MS and not self._is_stepped(ran.began_at):
+            first = next(one for one in runs if one.v == ran.v)  # once it has begun, it is due by its policy
+            if earliest and ran.began_at < earliest - SAME_MOMENT_MS and not self._is_stepped(first.began_at):
                 self._say(name, f"EARLY: version {ran.v} ran {earliest - ran.began_at} ms before it was due")
 
     def _is_stepped(self, at: int) -> bool:
         return any(began <= at <= ended for began, ended in self._stepped)
+
+    def _was_ahead(self, since: int) -> bool:
+        return any(ended > since for _, ended in self._ahead)
 
     def _judge_runs(self, name: str, kind: str, task: Task | None, runs: Sequence[Ran], asked: Sequence[Asked]) -> None:
         """Each further run of a generation has a reason."""
@@ -198,6 +207,7 @@ class Judge:
             self.verdict.counts["schedules"] += 1
             self.verdict.counts["occurrences"] += len(occurrences[name])
             self._judge_schedule(name, step.fields["limit"], asked, occurrences[name])
+            self._judge_occurrences(name, asked, occurrences[name])
 
     def _judge_schedule(self, name: str, limit: int, asked: Sequence[Asked], ran: set[str]) -> None:
         queue, _, id = name.partition("/")
@@ -214,11 +224,48 @@ class Judge:
             self._say(name, "UNDONE: the schedule was deleted, and is there")
         elif added and status.progress.fired < limit:
             self._say(name, f"LATE FOR GOOD: it fired {status.progress.fired} of {limit} times: {status.why}")
-        if len(ran) != status.progress.fired - status.progress.skipped:
-            self._say(name, f"it fired {status.progress.fired} times, and {len(ran)} occurrences ran")
+        by_hand = [a.answer for a in asked if a.verb == "run_schedule"]
+        fired = status.progress.fired - status.progress.skipped + by_hand.count(Answer.YES)
+        if not fired <= len(ran) <= fired + by_hand.count(Answer.UNKNOWN):
+            self._say(name, f"it fired {fired} times, and {len(ran)} occurrences ran: {_told(asked)}")
+
+    def _judge_occurrences(self, name: str, asked: Sequence[Asked], ran: set[str]) -> None:
+        """Each occurrence is a task like any other, of the definition that stood at its time."""
+        queue = name.partition("/")[0]
+        by_hand = {f"{queue}/{a.said}" for a in asked if a.verb == "run_schedule" and a.answer is Answer.YES}
+        for one in by_hand - ran:
+            self._say(one, "LOST: it was added by hand, and did not run")
+        changes = [a for a in asked if a.verb == "change_schedule" and a.answer is Answer.YES]
+        for one in sorted(ran):
+            task, runs = self._task(one), self._runs[one]
+            if task is None or task.status is not Status.DONE:
+                self._say(one, f"it is {task.status if task else 'LOST'}: {_history(task) if task else ''}")
+            else:
+                self._judge_done(one, task)
+            self._judge_runs(one, runs[0].kind, task, runs, ())
+            for change, ran_once in product(changes, runs):
+                due = change.answered_at + SAME_MOMENT_MS < ran_once.due_at <= ran_once.began_at
+                if due and ran_once.v != change.v and not self._is_stepped(ran_once.began_at):
+                    self._say(one, f"UNDONE: version {ran_once.v} ran after the change to {change.v}")
+            if not any(a.verb == "pause_schedule" for a in asked):
+                self.verdict.late.append((runs[0].began_at, max(0, runs[0].began_at - runs[0].due_at)))
+
+    def _judge_queries(self) -> None:
+        """Each query that was answered is done, and its API was asked until it was ready."""
+        for name, asked in self._asked.items():
+            if not name.startswith("queries/"):
+                continue
+            self.verdict.counts["queries"] += 1
+            for id in {a.said for a in asked if a.answer is Answer.YES}:
+                status = self._client.get_query(id).status
+                if status is not QueryState.DONE or not self._received[name]:
+                    self._say(name, f"query {id} is {status}; received {self._received[name]}: {_told(asked)}")
+            if rejected := [a for a in asked if a.answer is Answer.NO]:
+                self._say(name, f"REJECTED: {_told(rejected)}")
 
     def _judge_reminders(self) -> None:
         """Each person of an acknowledged reminder has a mail, and none of a cancelled one."""
+        dead = list(self._client.list("reminders", state="dead").tasks) if self._mails else []
         for name, asked in self._asked.items():
             if not name.startswith("reminders/"):
                 continue
@@ -229,20 +276,25 @@ class Judge:
             if Answer.YES in cancels and any(mails):
                 self._say(name, f"UNDONE: it was cancelled, and {mails} mails came: {_told(asked)}")
             elif not cancels and asked[-1].answer is Answer.YES and not all(mails):
-                self._say(name, f"LOST: {mails} mails came: {_told(asked)}")
+                if self._was_ahead(asked[-1].sent_at):
+                    self.verdict.counts["reminders of the wrong clock"] += 1  # no mail after the start, by that clock
+                    continue
+                why = [f"{task.error}: {_history(task)}" for task in dead if id in task.id]
+                self._say(name, f"LOST: {mails} mails came: {_told(asked)}; {why}")
             self.verdict.doubles["a mail was sent again"] += sum(max(0, many - 1) for many in mails)
 
-    def _judge_queues(self) -> None:
-        asked = [a for a in self._asked.get("gate/gate", []) if a.verb in {"pause", "resume"}]
-        may_be: set[bool] = {False}
-        for one in asked:
-            if one.answer is Answer.YES:
-                may_be = {one.verb == "pause"}
-            elif one.answer is Answer.UNKNOWN:
-                may_be.add(one.verb == "pause")
-        paused = bool(self._client.get_queue("gate").settings.paused)
-        if paused not in may_be:
-            self._say("queue gate", f"UNDONE: paused is {paused}: {_told(asked[-4:])}")
+
+def judge_gate(book: Book, client: Client) -> list[str]:
+    """What is wrong with the queue that is paused and resumed; ask before it is opened for good."""
+    asked = [a for a in book.by_name().get("gate/gate", []) if a.verb in {"pause", "resume"}]
+    may_be: set[bool] = {False}
+    for one in asked:
+        if one.answer is Answer.YES:
+            may_be = {one.verb == "pause"}
+        elif one.answer is Answer.UNKNOWN:
+            may_be.add(one.verb == "pause")
+    paused = bool(client.get_queue("gate").settings.paused)
+    return [] if paused in may_be else [f"queue gate: UNDONE: paused is {paused}: {_told(asked[-4:])}"]
 
 
 def possible(asked: Iterable[Asked]) -> set[tuple[int, bool]]:

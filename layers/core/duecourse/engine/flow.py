@@ -41,6 +41,8 @@ Fire: TypeAlias = Callable[[Shard, Sequence[Kept], int], None]
 class Drained(NamedTuple):
     """Figures of a drain, in tasks; `stale` leases were lost before they were settled.
 
+    `reclaimed` are those whose lease had lapsed: their worker died, or returned without a settle.
+
     `backlog` is what is due still, at least; a shard that time did not suffice to look at counts as one.
     """
 
@@ -51,6 +53,7 @@ class Drained(NamedTuple):
     dead: int = 0
     released: int = 0
     stale: int = 0
+    reclaimed: int = 0
     backlog: int = 0
     bell_at: int = 0
 
@@ -102,7 +105,7 @@ class Flow:
         self._back: set[Shard] = set()
         self._last: dict[Shard, Claim] = {}
         self._counts = dict.fromkeys(Settled, 0)
-        self._claimed = self._died = 0
+        self._claimed = self._died = self._reclaimed = 0
         self._closing = False
 
     def goes_on(self) -> bool:
@@ -208,6 +211,7 @@ class Flow:
         unseen = len(self._shards) - len(last)
         return Drained(
             claimed=self._claimed,
+            reclaimed=self._reclaimed,
             **self._counts | {Settled.DEAD: self._counts[Settled.DEAD] + self._died},
             backlog=sum(claim.backlog for claim in last) + unseen,
             bell_at=min((claim.bell_at for claim in last if claim.bell_at), default=0),
@@ -268,6 +272,7 @@ class Flow:
         self._priorities[shard] = claim.priority
         self._claimed += len(claim.tasks)
         self._died += claim.died
+        self._reclaimed += claim.reclaimed
         self._pieces.begin(shard, claim.tasks, claim.each, claim.at_once)
         return claim
 

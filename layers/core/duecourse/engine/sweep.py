@@ -103,7 +103,7 @@ class Sweeper:
             shards=len(found.shards),
             oldest_overdue_ms=found.oldest_overdue_ms,
             dead_total=found.dead_total,
-            reclaimed=swept.reclaimed,
+            reclaimed=swept.reclaimed + drained.reclaimed,
             pruned=swept.pruned,
             claimed=drained.claimed,
             done=drained.done,

@@ -4,7 +4,7 @@ import logging
 import secrets
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 
@@ -15,6 +15,7 @@ from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Shard, Task
 from duecourse.domain.values import replaced
 from duecourse.engine.alive import AGAIN_S, extend
+from duecourse.engine.pauses import LEAST_MS, pauses
 from duecourse.engine.run import Runner, release
 from duecourse.engine.run_times import RunTimes
 from duecourse.engine.targets import MAX_TASKS
@@ -25,15 +26,8 @@ from duecourse.ports.ledger import Away
 
 log = logging.getLogger("duecourse.engine")
 
-LEAST_MS = 1_000
-"""Least time left in which a waiting task is still begun, beside the usual time of its kind.
-
-An outcome that the store does not take waits for it as long.
-"""
 LOOK_MS = 50
 """Shortest pause between two looks at the time left, while tasks wait."""
-PAUSES_S = 0.1, 2.0
-"""Shortest and longest pause before a store that takes no outcomes is asked again; each failure in a row doubles it."""
 
 
 class Worker:
@@ -70,6 +64,7 @@ class Worker:
         self._times = times or RunTimes()
         self._begun_with: dict[str, int] = {}  # token of what runs -> milliseconds that were left
         self._began = False
+        self._tries: Iterator[bool] | None = None
         self._extend_at = self._next_step()
         self._full_ms = remaining_ms()
 
@@ -80,8 +75,9 @@ class Worker:
         another worker had begun or settled them, or lost their lease. `released` ones went back, because the time left
         is less than a run of their kind takes.
 
-        Where the store does not take a settlement, it is tried again while the lease may hold and there is time. Raises
-        StoreUnavailable or StoreMisused, if it was not taken at all, when all have run.
+        Where the store begins nothing, or does not take a settlement, it is tried again for the length of a lease and
+        while there is time. Raises StoreUnavailable or StoreMisused where it began nothing at all, and, when all have
+        run, if it did not take a settlement.
         """
         self._waiting.extend(tasks)
         while self._waiting or self._running:
@@ -95,7 +91,7 @@ class Worker:
         return self._counts
 
     def _begin_more(self) -> None:
-        """Begin as many as may run. Raises what the store raises where nothing runs to be waited for."""
+        """Begin as many as may run. Raises what the store raises where nothing runs, and there is no time to wait."""
         free = self._at_once - len(self._running)
         if not self._waiting or free <= 0:
             return
@@ -111,8 +107,12 @@ class Worker:
             # They keep their places, and their nonces: what the store began before its answer was lost is begun again.
             self._waiting.extendleft(reversed(chosen))
             if not self._running:
-                raise
-        self._began = True
+                # A delivery that nobody begins waits for its lapse, minutes; a store is mostly back in seconds.
+                self._tries = self._tries or pauses(self._remaining_ms, self._step_ms)
+                if not next(self._tries, False):
+                    raise
+                return
+        self._began, self._tries = True, None
 
     def _begin(self, shard: Shard, tasks: Sequence[Task]) -> list[Task]:
         """The tasks that are this invocation's to run: a second delivery of its event finds them begun."""
@@ -200,10 +200,10 @@ class Worker:
 
     def _settle_at_last(self) -> None:
         """Settle what the store has not taken, with growing pauses, while its leases may hold and there is time."""
-        lapse_at, (pause_s, longest_s) = time.monotonic() + self._step_ms / 1_000, PAUSES_S
-        while self._unsettled and self._remaining_ms() > LEAST_MS + pause_s * 1_000 and time.monotonic() < lapse_at:
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, longest_s)
+        tries = pauses(self._remaining_ms, self._step_ms)
+        while self._unsettled:
+            if next(tries, None) is None:
+                return
             self._settle()
 
     def _lease_ms(self) -> int:

@@ -33,6 +33,8 @@ class Settled(StrEnum):
 class Claim:
     """Leased tasks, those that died on the way (out of attempts or past their deadline), and what is left due.
 
+    `reclaimed` is how many lapsed leases were taken back first.
+
     `backlog` is how many could be claimed still, at least; none where the queue is paused or a limit is reached.
     `throttled`: due tasks wait until leases end. `priority` is the queue's. `aside` is how many were put aside, because
     their target has as many as it may that it has not begun. `schedules` are due, the longest due first, and wait to be
@@ -42,6 +44,7 @@ class Claim:
 
     tasks: list[Task] = field(default_factory=list)
     died: int = 0
+    reclaimed: int = 0
     backlog: int = 0
     bell_at: int = 0
     now: int = 0

@@ -22,8 +22,8 @@ class Outlook(NamedTuple):
 class Swept(NamedTuple):
     """Figures of one sweep: lapsed leases, tasks dead by it, ended tasks forgotten; `more` if bounded.
 
-    `revision` is the version of the queue's settings that the shard had. Leases that lapsed while nobody looked are taken
-    back at `spared_until`, 0 for none: some seconds later, for their tasks may go on.
+    `revision` is the version of the queue's settings that the shard had. Leases that lapsed while nobody looked are
+    taken back at `spared_until`, 0 for none: some seconds later, for their tasks may go on.
     """
 
     reclaimed: int

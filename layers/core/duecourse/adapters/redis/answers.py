@@ -60,6 +60,7 @@ class ClaimAnswer(NamedTuple):
     aside: int
     bodies: list[Any]
     schedules: list[bytes] | None
+    reclaimed: int = 0
     fitting: list[Any] | None = None
 
     @property
@@ -115,6 +116,7 @@ def claimed(before: Claim, got: ClaimAnswer, queue: str, given: Deliveries, at_o
         tasks=before.tasks + tasks,
         at_once=min(at_once, len(before.tasks) + len(tasks)),
         died=before.died + got.died,
+        reclaimed=before.reclaimed + got.reclaimed,
         backlog=got.backlog,
         bell_at=got.bell_at,
         now=got.now,

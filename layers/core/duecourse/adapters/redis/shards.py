@@ -118,7 +118,7 @@ class ShardsOnRecord:
     def admit(self, shard: Shard, tenant: str) -> None:
         """Put a shard on record for a tenant whose queues are counted, looked up now and then. Raises as `register`.
 
-        A queue counts for each tenant that uses it, whoever made it: the answer tells nothing of others.
+        A queue counts for each tenant that uses it: a count of those it made would tell it of others.
         """
         if not self.max_queues or tenant == DEFAULT_TENANT or shard.queue in EVERYBODYS:
             return

@@ -104,8 +104,8 @@ class RedisUpkeep(RedisLedger):
         if got.idle_ms >= FORGET_MS:
             self._record.forget(shard, partial(self._leave, shard))
         return Swept(
-            got.reclaimed, got.died, got.pruned, bool(got.more or got.want), got.bell_at, got.now, got.revision.decode(),
-            got.spared_until,
+            got.reclaimed, got.died, got.pruned, bool(got.more or got.want), got.bell_at, got.now,
+            got.revision.decode(), got.spared_until,
         )  # fmt: skip
 
     def _leave(self, shard: Shard) -> bool:

@@ -9,8 +9,8 @@
 -- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}, lease
 --         ms, priority (-1 for none), 1 where due tasks wait for the end of leases, {tenant whose turn is next...} or
 --         {}, how many were put aside, {place of a record among those, its payload where that stands apart...}, due
---         schedules (modules/dues.lua), nil where there are none, {target, how many tasks one event is to have...},
---         nothing where that is not known}; the record is "" of a task that is put off, for it cannot be read
+--         schedules (modules/dues.lua), nil where there are none, how many lapsed leases were taken back, {target, how
+--         many tasks one event is to have...}, nothing where that is not known}; the record is "" of a task that is put off, for it cannot be read
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
@@ -21,10 +21,10 @@ local MOST_EXPIRED = 300 -- due tasks that one claim does not lease: an end cost
 local MOST_PASSED = 2000 -- records of a later version that it passes over
 local want, taken, useless, passed = {}, 0, 0, 0
 call('ZREM', shard.LEASED, '') -- its first write in any case
-local lapsed, died, _ = leases.lapsed(handout.RECLAIM), 0, nil
+local lapsed, reclaimed, died = leases.lapsed(handout.RECLAIM), 0, 0
 if lapsed[1] then
   require 'lapses'
-  _, died = lapses.reclaim(lapsed, want, handout.RECLAIM_BYTES)
+  reclaimed, died = lapses.reclaim(lapsed, want, handout.RECLAIM_BYTES)
 end
 -- With tenants to declare it is asked again, and takes back the rest first.
 local limit = #want == 0 and handout.room(tonumber(ARGV[shard.FIRST])) or 0
@@ -79,5 +79,5 @@ if rounds.schedules_due then
 end
 return {
   shard.NOW, at, died, left, want, handed, lease_ms, handout.PRIORITY, waits_for_leases and 1 or 0, front, waits,
-  payloads, schedules, handover.fitting(),
+  payloads, schedules, reclaimed, handover.fitting(),
 }

@@ -67,14 +67,15 @@ else
   local is_mine = mark == mine and mine ~= '-'
   if seen ~= '*' and set_by ~= seen and not is_mine then
     return { shard.NOW, bell.hang(false), -1 }
-  elseif not is_mine then
-    call('HSET', shard.META, 'set_by', values.text_of((tonumber(number) or 0) + 1) .. ' ' .. mine)
   end
   if call('HGET', shard.META, 'defaulted') == '2' and sets('max_running') and not sets('tenant_max_running') then
     call('HDEL', shard.META, 'tenant_max_running') -- a part of the default that is none any more
   end
   settings.set(shard.FIRST + 1)
   call('HDEL', shard.META, 'defaulted')
+  if not is_mine then
+    call('HSET', shard.META, 'set_by', values.text_of((tonumber(number) or 0) + 1) .. ' ' .. mine)
+  end
   renew()
 end
 if shard.COUNT ~= '1' then

@@ -9,7 +9,7 @@
 --         settings ("" for none), until when leases are spared that lapsed unattended (0 for none)}
 
 require 'endings'
-local BOUND = 500
+local BOUND, A_MINUTE = 500, 60000
 local want = {}
 local own = call('HMGET', shard.META, 'retention', 'waiting', 'revision', 'unpark')
 local retention = tonumber(own[1] or ARGV[shard.FIRST])
@@ -65,7 +65,7 @@ if quotas_given then
   settings.set_defaults(quotas_given)
 end
 local spared = tonumber(call('HGET', shard.META, 'spared') or nil)
-if spared and spared <= shard.NOW then
+if spared and (spared <= shard.NOW or spared > shard.NOW + A_MINUTE) then -- or the clock was put back
   if not lapsed[1] then
     call('HDEL', shard.META, 'spared')
   end

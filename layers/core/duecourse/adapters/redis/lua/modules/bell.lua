@@ -98,6 +98,7 @@ end
 -- Ends every script: the bell hangs at the earliest instant, which it answers. `fresh` where the script made something
 -- due; so did what gave back the place that a due task waited for. `was` is where it hung, where that is known.
 function bell.hang(fresh, was)
+  clocks.note()
   places.give_places()
   local at = bell.earliest() or 0
   was = was or bell.hung() or 0

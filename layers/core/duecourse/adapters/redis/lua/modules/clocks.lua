@@ -1,8 +1,10 @@
 -- A clock that went ahead and was put back: what it left in the future is looked at by a pass of the sweep
 -- (modules/versions.lua).
 --
--- Fences follow the clock, so the newest tells how far it has been. `put_back` of meta is the newest fence as the last
--- sweep saw it, while that is ahead of the clock. `forgets` is "<when>:<from when on>": when a sweep last looked at what
+-- Fences follow the clock, so the newest tells how far it has been. While that is ahead of the clock, `put_back` of meta
+-- is "<clock>:<fence>:<reached>": the clock and the newest fence as the last sweep saw them, and how far the wrong clock
+-- had been. The newest fence is set a day further then, so a clock that goes ahead once more, about as far, is told by
+-- the next script from one that is right. `forgets` is "<when>:<from when on>": when a sweep last looked at what
 -- ended long ago, and from when on it may be forgotten; it is there while anything has ended.
 --
 -- KEYS    as in shard.lua
@@ -17,29 +19,57 @@ local BY_POLICY = {
   [fields.RAN_RETRY] = true, [fields.RAN_LAPSED] = true, [fields.RAN_RELEASE] = true, [fields.RAN_UNDELIVERED] = true,
 }
 
+local was_at -- how far the clock had been that was put back
 local touched, missing -- tenants whose due sets changed, and those whose due sets are not among KEYS
 
 function clocks.begin()
   touched, missing = {}, {}
 end
 
+-- Ends a script that may have counted from the clock: sees to it that the next sweep knows how far that has been.
+function clocks.note()
+  local ahead = shard.NOW - shard.FENCE / PER_MS
+  if ahead > HOUR and shard.FENCE > 0 then
+    if call('HLEN', shard.TASKS) > 0 then -- else the shard may be idle
+      call('ZREM', shard.LEASED, '') -- this may be the script's first write, and memory short
+      shard.next_fence()
+    end
+  elseif ahead < -MINUTE then
+    local saw = match(call('HGET', shard.META, 'put_back') or '', '^%d+')
+    if saw and shard.NOW - saw > HOUR then
+      call('HDEL', shard.META, 'put_back')
+    end
+  end
+end
+
 -- Begins a pass where the clock was put back since the last sweep. Answers whether it is behind the newest fence.
 function clocks.watch()
-  local was = tonumber(call('HGET', shard.META, 'put_back') or nil)
-  local is_behind = shard.FENCE / PER_MS - shard.NOW > MINUTE
-  if not is_behind and not was then
+  local known = call('HGET', shard.META, 'put_back')
+  local behind = shard.FENCE / PER_MS - shard.NOW
+  if behind <= MINUTE and not known then
     return false
   end
+  local saw, fence, reached = match(known or '', '^(%d+):(%d+):(%d+)$')
   call('ZREM', shard.LEASED, '') -- this may be the script's first write, and memory short
-  if not is_behind then
+  if behind <= MINUTE or (saw and shard.NOW - saw > HOUR) then
     call('HDEL', shard.META, 'put_back')
     return false
   end
-  if not was or shard.FENCE - was > PER_MS * MINUTE then
+  if not saw or shard.FENCE - fence > PER_MS * MINUTE then
+    reached = values.text_of(math.floor(shard.FENCE / PER_MS))
     call('HSET', shard.META, 'rewrite', '0')
+    shard.next_fence(PER_MS * DAY)
   end
-  call('HSET', shard.META, 'put_back', string.format('%d', shard.FENCE))
+  was_at = tonumber(reached)
+  call('HSET', shard.META, 'put_back', string.format('%s:%d:%s', shard.NOW_TEXT, shard.FENCE, reached))
   return true
+end
+
+-- When what ended first of all that is there ended: no sweep before that has looked at anything that ended.
+local function oldest_end()
+  local done = call('ZRANGE', shard.DONE, '0', '0', 'WITHSCORES')[2]
+  local dead = call('ZRANGE', shard.DEAD, '0', '0', 'WITHSCORES')[2]
+  return math.min(tonumber(done or nil) or math.huge, tonumber(dead or nil) or math.huge)
 end
 
 -- Whether what ended long ago may be forgotten: not for some minutes after the clock has gone on by more than a day
@@ -53,7 +83,7 @@ function clocks.may_forget()
     return true
   end
   local at, until_at = match(known or '', '^(%d+):(%d+)$')
-  at, from = tonumber(at or shard.NOW), tonumber(until_at or 0)
+  at, from = tonumber(at or oldest_end()), tonumber(until_at or 0)
   if shard.NOW - at > DAY then
     from = shard.NOW + PATIENCE
   elseif from > shard.NOW + PATIENCE then -- the clock was put back
@@ -77,21 +107,24 @@ local function newest(log)
 end
 
 -- What the due time of a scheduled task was counted from, its last end or its add; nil where it may have been given as an
--- instant, which what is due within the hour is taken not to be.
+-- instant, which what is due within the hour is taken not to be. And whether it is the end of a lease.
 local function counted_from(r)
   local _, _, _, log = record.split(r.rest)
   local letter, at = newest(log)
   at = at or r.created
-  return (BY_POLICY[letter] or r.due - at <= HOUR) and at or nil
+  return (BY_POLICY[letter] or r.due - at <= HOUR) and at or nil, letter == fields.RAN_LAPSED
 end
 
 -- A task or schedule that is due later than it may be, for the clock was ahead when that was written.
 local function mend_due(sid, tenant, r)
-  local from = r and byte(sid) ~= record.SCHEDULE and counted_from(r)
+  local from, lapsed = nil, false
+  if r and byte(sid) ~= record.SCHEDULE then
+    from, lapsed = counted_from(r)
+  end
   if not r or byte(sid) == record.SCHEDULE or r.due <= shard.NOW then -- its caller computes its next time again
     call('ZADD', shard.DUE[tenant], shard.NOW_TEXT, sid)
-  elseif from and from > shard.NOW + MINUTE and r.due >= from then
-    local due = shard.NOW + r.due - from
+  elseif from and from > shard.NOW + MINUTE and (r.due >= from or lapsed) then
+    local due = shard.NOW + math.max(r.due - from, 0)
     if r.deadline > 0 and r.flags % (2 * fields.COUNTS) >= fields.COUNTS then
       r.deadline = r.deadline - r.due + due
     end
@@ -104,14 +137,33 @@ local function mend_due(sid, tenant, r)
   touched[tenant] = true
 end
 
+-- A lease that ends later than it may. No lease is longer than a day, so one that was given in time and ends later than
+-- that was extended by the wrong clock.
+local function mend_lease(sid, r)
+  local ends, left = tonumber(call('ZSCORE', shard.LEASED, sid) or nil), nil
+  if ends and r.claimed > shard.NOW + MINUTE and ends >= r.claimed then
+    left = ends - r.claimed
+  elseif ends and ends > shard.NOW + DAY then
+    left = math.max(ends - was_at, MINUTE)
+  end
+  if left then
+    call('ZADD', shard.LEASED, values.text_of(shard.NOW + math.min(left, DAY)), sid)
+  end
+end
+
+-- What ended by the wrong clock ended by now: so it is forgotten in time.
+local function mend_end(sid, place)
+  local ended = tonumber(call('ZSCORE', place, sid) or nil)
+  if ended and ended > shard.NOW + MINUTE then
+    call('ZADD', place, shard.NOW_TEXT, sid)
+  end
+end
+
 -- Looks at the times of a record as it stands. Answers whether it is to be looked at again.
 function clocks.mend(sid, data)
   local r, tenant = record.open(data), tenants.tenant_of(sid)
   if r and r.status == fields.LEASE then
-    local ends = tonumber(call('ZSCORE', shard.LEASED, sid) or nil)
-    if ends and r.claimed > shard.NOW + MINUTE and ends >= r.claimed then
-      call('ZADD', shard.LEASED, values.text_of(shard.NOW + ends - r.claimed), sid)
-    end
+    mend_lease(sid, r)
   elseif not r or r.status == fields.SCHEDULED then
     local due = shard.DUE[tenant]
     if not due then
@@ -123,6 +175,8 @@ function clocks.mend(sid, data)
     if score and score > shard.NOW + MINUTE and not waits then
       mend_due(sid, tenant, r)
     end
+  else
+    mend_end(sid, r.status == fields.DIED and shard.DEAD or shard.DONE)
   end
   return false
 end

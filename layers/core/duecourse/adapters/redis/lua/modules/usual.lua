@@ -6,6 +6,7 @@
 -- ARGV    add.lua's or schedule.lua's
 
 local OF_SCHEDULE = 9 -- how many those are
+local AHEAD, PER_MS = 60000, 64 -- ms that fences may be ahead: else the clock was put back (modules/clocks.lua)
 
 -- Answers as add.lua or schedule.lua, or nil where another add is asked for: then it has written nothing.
 function usual.begin()
@@ -35,10 +36,11 @@ function usual.begin()
     -- A shard that names this version has drawn a fence, so it is on record.
     local known = call('HMGET', meta, 'layout', 'leaving', 'wake', 'shards', 'clock', 'fence', 'quotas')
     local version, leaving, wake, shards, clock, fence, quotas = unpack(known)
+    fence = tonumber(fence or 0)
     local ours = version == fields.NEWEST_TEXT and not leaving and not wake and (shards or ARGV[3]) == ARGV[3]
-      and (clock or valid) and not quotas
+      and (clock or valid) and not quotas and fence <= (now + AHEAD) * PER_MS
     if right and ours and call('HEXISTS', KEYS[1], sid) == 0 then
-      local drawn = call('HINCRBY', meta, 'fence', fences.step(fence or 0, now, 1))
+      local drawn = call('HINCRBY', meta, 'fence', fences.step(fence, now, 1))
       local data = layout.fresh_record(fields.NEWEST, 0, due, now, drawn, 0, rest)
       call('HSET', KEYS[1], sid, data)
       call('ZADD', KEYS[14], string.format('%d', due), sid)
