@@ -359,8 +359,8 @@ HARMLESS = {
     "HSETNX": "a data key of an export: never in place of another",
 }
 """Plain commands that write, and why it does no harm that one is done late."""
-READING = {"SMEMBERS", "HMGET", "HGET", "HGETALL", "HLEN", "HVALS", "ZRANGE", "ZRANGEBYSCORE", "ZRANGEBYLEX", "ZSCORE", "ZCOUNT",
-           "HSCAN", "ZSCAN", "SISMEMBER", "TIME", "GET"}  # fmt: skip
+READING = {"SMEMBERS", "HMGET", "HGET", "HGETALL", "HLEN", "HVALS", "ZRANGE", "ZRANGEBYSCORE", "ZRANGEBYLEX",
+           "ZSCORE", "ZCOUNT", "HSCAN", "ZSCAN", "SISMEMBER", "TIME", "GET"}  # fmt: skip
 
 
 def test_no_plain_command_but_harmless_ones_changes_anything() -> None:
