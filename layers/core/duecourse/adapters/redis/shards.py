@@ -26,11 +26,10 @@ KEPT_S = 60.0
 """Time for which a process takes for granted that a shard is on record: a failover may lose that."""
 GRACE_S = 5.0
 """Time until a shard is looked up again after the record did not answer."""
-TRUSTED_S, TRUSTED_TIMES = 1.0, 10
-"""Least time for which one reading of the record serves every queue, and how many times as long as it took.
-
-A thousand queues do not read it a thousand times, however long it takes: a hundred thousand shards are a second.
-"""
+TRUSTED_S = 1.0
+"""Least time for which one reading of the record serves every queue."""
+TRUSTED_TIMES = 10
+"""The same time as a multiple of what the reading took: new queues spend a tenth of their time on long records."""
 EVERYBODYS = frozenset({DEFAULT_QUEUE, "reminders"})
 """Queues that no tenant makes for itself."""
 STEP = 1_000
