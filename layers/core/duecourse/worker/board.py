@@ -56,7 +56,7 @@ class Board:
         self._memory = mmap.mmap(file, HEADER + SLOTS * SLOT)
         self._free = deque(range(SLOTS))
         self._places: dict[str, int] = {}
-        """Where the lease with a token is shown."""
+        """Place of the lease with a token, in bytes."""
 
     @classmethod
     def make(cls) -> Self:
