@@ -50,7 +50,7 @@ Finished = list[tuple[Piece, list[Settlement]]]
 
 
 class Leases(Protocol):
-    """Place that shows the leases of tasks worked here, to whoever outlives this process."""
+    """Board of the leases that a drain works itself, which another process can read."""
 
     def hold(self, tasks: Iterable[Task], /) -> None:
         """Show the leases of tasks that were claimed."""
