@@ -8,11 +8,11 @@ from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.history import Run
 from duecourse.domain.task import Status, Task
 from duecourse.domain.values import replaced
+from duecourse.engine import bereft
+from duecourse.engine.bereft import Bereft, Held, State
 from duecourse.engine.interrupted import DIED, STOPPED, UNSETTLED, is_suspect
 from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable
-from duecourse.worker import bereft
-from duecourse.worker.bereft import Bereft
-from duecourse.worker.board import SLOT, SLOTS, Board, Held, State
+from duecourse.worker.board import SLOT, SLOTS, Board
 from tests.support.clock import HandClock
 from tests.support.kinds import leased
 from tests.support.ledger import claim, new, standing

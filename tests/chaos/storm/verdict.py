@@ -92,6 +92,9 @@ class Judge:
         may_be = possible(asked)
         if rejected := [a for a in asked if a.verb in MAKES and a.answer is Answer.NO]:
             self._say(name, f"REJECTED: {_told(rejected)}")
+        if task is None and kind == "poll" and (0, False) not in may_be and self._is_cancelled_dead(asked):
+            self.verdict.counts["deadlines of the wrong clock"] += 1  # it was dead, and a cancel deletes what is dead
+            return
         if task is None:
             if (0, False) not in may_be:
                 self._say(name, f"LOST: acknowledged as {sorted(may_be)}, and not there")
@@ -107,6 +110,11 @@ class Judge:
         elif task.status is not Status.CANCELLED:
             self._say(name, f"LATE FOR GOOD: {kind} is {task.status}, due at {task.due}: {_history(task)}")
 
+    def _is_cancelled_dead(self, asked: Sequence[Asked]) -> bool:
+        """Whether the last change is a cancel of a task that may have died of its deadline by the wrong clock."""
+        last = asked[-1]
+        return last.verb == "cancel" and last.answer is not Answer.NO and self._was_ahead(asked[0].sent_at)
+
     def _version(self, task: Task) -> int:
         if task.kind == "webhook":
             return int(task.payload["body"]["v"])
@@ -117,7 +125,7 @@ class Judge:
     def _judge_dead(self, name: str, kind: str, task: Task) -> None:
         """Each attempt of a dead task is a run that began."""
         begun = [ran for ran in self._runs.get(name, []) if ran.v == self._version(task)]
-        if kind == "poll" and task.error == "past its deadline" and self._was_ahead(task.created_at):
+        if kind == "poll" and task.error == "past its deadline" and self._was_ahead(self._asked[name][0].sent_at):
             self.verdict.counts["deadlines of the wrong clock"] += 1  # promises.md: they pass by the server's clock
             return
         if kind not in MAX_ATTEMPTS:
@@ -273,7 +281,7 @@ class Judge:
                 continue
             self.verdict.counts["queries"] += 1
             for id in {a.said for a in asked if a.answer is Answer.YES}:
-                status = self._client.get_query(id).status
+                status = self._client.get_query(id).status if id.startswith("q-") else QueryState.DONE  # 200: its data
                 if status is not QueryState.DONE or not self._received[name]:
                     self._say(name, f"query {id} is {status}; received {self._received[name]}: {_told(asked)}")
             if rejected := [a for a in asked if a.answer is Answer.NO]:

@@ -7,10 +7,10 @@ import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from enum import IntEnum
-from typing import NamedTuple, Self
+from typing import Self
 
 from duecourse.domain.task import Task
+from duecourse.engine.bereft import Held, State
 
 SLOTS = 1_024
 """The most leases that are shown: what a process runs, 256 tasks at most, and some that wait or have ended."""
@@ -19,29 +19,6 @@ SLOT = 1_024
 LENGTH = 2
 STATE = 1
 HEADER = 4
-
-
-class State(IntEnum):
-    """State of a task whose lease the process has."""
-
-    WAITS = 0
-    """It was claimed, and has not begun."""
-    RUNS = 1
-    APART = 2
-    """It runs in a process of its own."""
-    ENDED = 3
-    """Its outcome is not settled."""
-
-
-class Held(NamedTuple):
-    """Lease of a task that the process has."""
-
-    queue: str
-    id: str
-    tenant: str
-    group: str
-    token: str
-    state: State
 
 
 class Board:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from threading import Thread
 from types import FrameType
 
+from duecourse.engine.bereft import Bereft
 from duecourse.engine.interrupted import STOPPED
-from duecourse.worker.bereft import Bereft
 from duecourse.worker.board import Board
 from duecourse.worker.options import STOPS, Options
 from duecourse.worker.process import AWAY

@@ -4,6 +4,8 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import NamedTuple
 
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Status, Task
@@ -11,13 +13,35 @@ from duecourse.engine.interrupted import DIED, UNSETTLED, interrupted, killed
 from duecourse.engine.run import release
 from duecourse.errors import StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.ports.store import Store
-from duecourse.worker.board import Held, State
 
 log = logging.getLogger("duecourse.worker")
 
 PATIENCE_S = 25.0
 """Time for which a store that is away is asked again: a lease that is not extended lapses soon after."""
 PAUSE_S = 1.0
+
+
+class State(IntEnum):
+    """State of a task whose lease the process has."""
+
+    WAITS = 0
+    """It was claimed, and has not begun."""
+    RUNS = 1
+    APART = 2
+    """It runs in a process of its own."""
+    ENDED = 3
+    """Its outcome is not settled."""
+
+
+class Held(NamedTuple):
+    """Lease of a task that the process has."""
+
+    queue: str
+    id: str
+    tenant: str
+    group: str
+    token: str
+    state: State
 
 
 class Bereft:
