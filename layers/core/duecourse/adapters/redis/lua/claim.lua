@@ -10,7 +10,8 @@
 --         ms, priority (-1 for none), 1 where due tasks wait for the end of leases, {tenant whose turn is next...} or
 --         {}, how many were put aside, {place of a record among those, its payload where that stands apart...}, due
 --         schedules (modules/dues.lua), nil where there are none, {target, how many tasks one event is to have...},
---         how many lapsed leases were taken back}, the last two left out where there are none; the record is "" of a task that is put off, for it cannot be read
+--         how many lapsed leases were taken back}, the last two left out where there are none; the record is "" of a
+--         task that is put off, for it cannot be read
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
