@@ -18,6 +18,7 @@ from duecourse.handler import task_handler
 from duecourse.outside import Parts
 from duecourse.settings import Settings
 from duecourse.wiring import App
+from duecourse.worker.board import Board
 from duecourse.worker.serving import Serving
 from tests.support.bridges import NAMESPACE
 from tests.support.engine import ample, engine
@@ -71,8 +72,8 @@ def worker(cluster: ClusterServers, ran: set[str]) -> Iterator[Serving]:
         ran.add(task.id)
 
     app = App(Settings(store=cluster.url, namespace=NAMESPACE, targets={"work": "worker"}))
-    with closing(app):
-        serving = Serving(app, {"work": work})
+    with closing(app), closing(Board.make()) as board:
+        serving = Serving(app, {"work": work}, (), board, lambda task: pytest.fail(f"{task.id} ran apart"))
         serving.start()
         try:
             assert serving.wait_ready(30)

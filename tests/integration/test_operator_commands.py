@@ -315,7 +315,7 @@ def die(store: Store, id: str, error: str = "KeyError: 'prize' at app.py:9", kin
 
 def test_the_dead_are_shown_by_their_errors_with_the_line_that_replays_them(place: Place) -> None:
     for n in range(12):
-        die(place.store, f"r{n}", f"KeyError: 'order-{n}' at app.py:9")
+        die(place.store, f"r{n:02}", f"KeyError: 'order-{n}' at app.py:9")
     die(place.store, "b", 'OSError: "no" \x1b[31m at app.py:12', "bill")
     [queue] = place.ask("dead")["queues"]
     assert (queue["queue"], queue["tasks"]) == ("default", 13)

@@ -21,7 +21,7 @@ from tests.support.clock import HandClock
 from tests.support.ledger import ending, new
 
 HOST = Shard("query:api.example.com")
-SET = QueueSettings(True, 9, Rate(10, 1_000), 8, 0, 60_000, 5_000, 7, 8, 9)
+SET = QueueSettings(True, 9, Rate(10, 1_000), 8, 0, 60_000, 5_000, 7, 8, 9, 10)
 TERMS = {"retention_ms": 0, "dead_retention_ms": 0}
 
 

@@ -3,6 +3,7 @@
 import pytest
 import redis
 
+from duecourse.adapters.redis import shards
 from duecourse.adapters.redis.keys import shards_key
 from duecourse.adapters.redis.scripts import Scripts
 from duecourse.adapters.redis.shards import ShardsOnRecord
@@ -42,3 +43,25 @@ def test_a_shard_that_is_on_record_is_put_there_again_without_a_look_through_the
     redis_client.config_resetstat()
     record.register(Shard("q17"))
     assert redis_client.info("commandstats")["cmdstat_sscan"]["calls"] == 1, "for marks alone"
+
+
+def test_new_queues_do_not_read_it_each_however_long_a_reading_takes(
+    record: ShardsOnRecord, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passing, members = 0.0, record.members
+
+    def slowly() -> list[tuple[Shard, int]]:
+        nonlocal passing
+        passing += 3
+        return members()
+
+    monkeypatch.setattr(shards.time, "monotonic", lambda: passing)
+    monkeypatch.setattr(record, "members", slowly)
+    redis_client.config_resetstat()
+    for n in range(20):
+        record.check(f"new{n}")
+        passing += 1
+    assert redis_client.info("commandstats")["cmdstat_smembers"]["calls"] == 1
+    passing += 60
+    record.check("later")
+    assert redis_client.info("commandstats")["cmdstat_smembers"]["calls"] == 2

@@ -77,6 +77,7 @@ class RedisServer:
         self.socket = self.folder / "redis.sock"
         self.url = f"unix://{self.socket}"
         self._process: subprocess.Popen[bytes] | None = None
+        self._began_with: dict[str, str] = {}
 
     def __enter__(self) -> "RedisServer":
         self.start()
@@ -123,10 +124,13 @@ class RedisServer:
 
     def emptied(self) -> "RedisServer":
         """This server, with nothing in it and the settings that it began with."""
-        with self.client() as client:
+        with self.client(decode_responses=True) as client:
             client.flushall()
-            client.config_set("maxmemory", 0)
-            client.config_set("notify-keyspace-events", "")
+            settings = client.config_get("*")
+            self._began_with = self._began_with or settings
+            for name, value in settings.items():
+                if value != self._began_with[name]:
+                    client.config_set(name, self._began_with[name])
         return self
 
     def _answers(self) -> bool:

@@ -1,6 +1,7 @@
 """Record of the shards that exist, and the error where a queue has another number of them than the settings say."""
 
 import logging
+import math
 import secrets
 import threading
 import time
@@ -26,7 +27,9 @@ KEPT_S = 60.0
 GRACE_S = 5.0
 """Time until a shard is looked up again after the record did not answer."""
 TRUSTED_S = 1.0
-"""Time for which one reading of the record serves every queue: a thousand queues do not read it a thousand times."""
+"""Least time for which one reading of the record serves every queue."""
+TRUSTED_TIMES = 10
+"""The same time as a multiple of what the reading took: new queues spend a tenth of their time on long records."""
 EVERYBODYS = frozenset({DEFAULT_QUEUE, "reminders"})
 """Queues that no tenant makes for itself."""
 STEP = 1_000
@@ -61,7 +64,7 @@ class ShardsOnRecord:
         self._seen: dict[Shard, tuple[float, int]] = {}
         self._met: dict[Shard, float] = {}
         self._admitted: dict[tuple[str, str], float] = {}
-        self._read_at = -TRUSTED_S
+        self._trusted_until = -math.inf
         self._members: list[tuple[Shard, int]] = []
         self._cursors: dict[str, int] = {}
         self._searched_at = -SEARCH_S
@@ -84,7 +87,7 @@ class ShardsOnRecord:
         if queue in self._known:
             return
         is_other = bool(self._counts.get(queue, set()) - {self._sharding.count(queue)})
-        if is_other or time.monotonic() - self._read_at > TRUSTED_S:
+        if is_other or time.monotonic() > self._trusted_until:
             try:
                 self._read()
             except StoreUnavailable:
@@ -291,10 +294,12 @@ class ShardsOnRecord:
             )
 
     def _read(self) -> None:
-        at = time.monotonic()
+        began = time.monotonic()
         counts: dict[str, set[int]] = {}
         for shard, count in self.members():
             counts.setdefault(shard.queue, set()).add(count)
             if not self._wait:
                 self._see(shard)
-        self._read_at, self._counts = at, counts
+        now = time.monotonic()
+        self._trusted_until = now + max(TRUSTED_S, TRUSTED_TIMES * (now - began))
+        self._counts = counts
