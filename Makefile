@@ -48,6 +48,12 @@ test-matrix: setup ## what make test leaves out: further stores and servers, ful
 test-all: setup ## both, one after the other, whatever the first answers
 	@$(MAKE) --no-print-directory --keep-going --jobs 1 test test-matrix
 
+SEED := $(or $(SEED),$(shell date +%s))
+
+chaos: setup ## seeded faults over 10,000 tasks and 1,000 schedules on three stages: ten minutes (SEED=... for the same again)
+	@echo "chaos: SEED=$(SEED)"
+	@$(PY) -m tests.chaos.storm $(SEED) $(ARGS)
+
 # What an application carries: library, client, handlers and test kit, on the store in memory. `-e .[dev]` takes what there
 # are wheels of for that version of Python.
 test-library: ## the library on another Python, in a venv of its own: make test-library BASE_PYTHON=python3.13

@@ -30,6 +30,7 @@ class Story:
         self.kinds: dict[str, str] = {}
         self.steps: list[Step] = []
         self.faults: list[tuple[str, int, int]] = []
+        self.killed: dict[int, int] = {}
         for kind in ("w.quick", "w.killer", "w.tick"):
             product.handle(kind, self._work)
 
@@ -74,7 +75,7 @@ class Story:
     def verdict(self) -> Verdict:
         """What the judge finds."""
         plan = Plan(1, Stage.ALONE, Size(0, 0, 0), tuple(self.steps), (), self.kinds)
-        return Judge(plan, self.book, self.client, self.faults, Counter()).judge()
+        return Judge(plan, self.book, self.client, self.faults, Counter(), self.killed).judge()
 
     def wrong(self) -> str:
         """The one thing that is wrong; "" for none."""
@@ -230,6 +231,16 @@ def test_a_further_run_has_its_reason_where_the_first_one_never_ended(story: Sto
     story.product.advance("PT1S")
     done = story.client.get("a", QUEUE)
     story.ran(done, begin=-999, end=None, run=0, fence=done.result["fence"] - 1)
+    verdict = story.verdict()
+    assert (verdict.wrong, verdict.doubles.total()) == ([], 1)
+
+
+def test_a_further_run_has_its_reason_where_its_process_was_killed_before_the_settle(story: Story) -> None:
+    story.add("a")
+    story.product.advance("PT1S")
+    done = story.client.get("a", QUEUE)
+    story.ran(done, begin=-999, end=-995, run=0, fence=done.result["fence"] - 1, pid=7)
+    story.killed[7] = story.now - 990
     verdict = story.verdict()
     assert (verdict.wrong, verdict.doubles.total()) == ([], 1)
 

@@ -307,11 +307,10 @@ def test_a_rejected_command_costs_a_queue_some_seconds_and_no_outcome(
             until(lambda: worker.health("/ready")[1]["left_out"] == 0, every=0.1)
 
 
-def test_tasks_that_a_killed_process_had_claimed_ahead_spend_no_attempt(
+def test_tasks_that_a_killed_process_had_claimed_ahead_are_due_again_at_once_and_spend_no_attempt(
     store: RedisStore, server: RedisServer, log: Path
 ) -> None:
     once = RetryPolicy(max_attempts=1)
-    store.configure("default", {"lease_ms": 2_000})
     with working(server.url, log=log, PARALLEL="4") as worker, server.client() as client:
         [pid] = worker.children()
         store.add([NewTask(f"t{n:03}", kind="slow", payload="0.02", retry=once) for n in range(1_000)])
@@ -334,6 +333,8 @@ def test_tasks_that_a_killed_process_had_claimed_ahead_spend_no_attempt(
         os.kill(pid, signal.SIGKILL)
         tasks = [ended(store, id) for id in ahead]
     assert [(task.status, task.attempt) for task in tasks] == [(Status.DONE, 1)] * len(ahead)
+    said = log.read_text()
+    assert all(f"task {id} is given back: it had not begun" in said for id in ahead), "no lease had to lapse"
 
 
 @LENGTHY

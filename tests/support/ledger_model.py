@@ -82,6 +82,7 @@ class Model:
         self._made_due = self._woken = False
         self.waiting: set[tuple[int, int, str]] = set()
         self.wake, self.most = False, 0
+        self.busy = {TARGET: 0, HANDED: 0}
         self.spared = 0
 
     @property
@@ -175,6 +176,8 @@ class Model:
             return 0, 0
         row.delivery, row.token, row.claimed, row.lease_end = token, self._draw(), self.now, self.now + lease_ms
         self._free(row)
+        self._note_busy(TARGET, row.lease_end)
+        self._note_busy(HANDED, row.lease_end)
         return row.run, row.lease_end
 
     def _out(self) -> int:
@@ -211,7 +214,11 @@ class Model:
             return Settled.STALE
         if not self._may_end(row, s.ending, token):
             return self._settled_before(row, s.ending, token)
-        answer = self._undelivered(row, s.detail) if s.ending == Ending.UNDELIVERED else self._end(row, s)
+        if s.ending == Ending.UNDELIVERED:
+            self._note_busy(TARGET, self.now + 60_000)
+            answer = self._undelivered(row, s.detail, strike=False)
+        else:
+            answer = self._end(row, s)
         row.last, row.ended = (s.ending, answer), self.now
         self._succeed(s.id, row)
         self._made_due |= self.rows[s.id].status == S.SCHEDULED and self.rows[s.id].due <= self.now
@@ -222,23 +229,45 @@ class Model:
             return False
         return row.token == token and (ending != Ending.UNDELIVERED or row.handed)
 
-    def _undelivered(self, row: Row, detail: str, *, soon: bool = False) -> Settled:
+    def _note_busy(self, name: str, until_at: int) -> None:
+        """Until when a target, or whatever has a kind, counts as busy: an end that is little later is not noted."""
+        if until_at - self.busy[name] > (until_at - self.now) / 6:
+            self.busy[name] = until_at
+
+    def _undelivered(self, row: Row, detail: str, *, soon: bool = False, strike: bool = True) -> Settled:
+        """A delivery that was not begun; no strike is one that its target was too busy for."""
+        outcome, longest = UNUSED[strike], (30_000, 300_000)[strike]
+        self._bring_last(row, outcome)
         last = row.log[-1] if row.log else None
-        times = 1 + (last.times if isinstance(last, Run) and last.outcome == "undelivered" else 0)
-        self._remember_run(row, "undelivered", f"undelivered: {detail}" if times == 20 else detail)
+        times = 1 + (last.times if isinstance(last, Run) and last.outcome == outcome else 0)
+        is_last = strike and times >= 20
+        self._remember_run(row, outcome, f"undelivered: {detail}" if is_last else detail)
+        expires = not is_last and 0 < row.deadline <= self.now
+        if expires:
+            self._remember_run(row, "expired", "past its deadline")
         self._end_delivery(row)
-        if times == 20 or 0 < row.deadline <= self.now:
+        if is_last or expires:
             row.status, row.ended = S.DEAD, self.now
             return Settled.DEAD
         row.status, row.aside, delays = S.SCHEDULED, 0, times - soon
         if delays:
-            row.due = self.now + min(1_000 * 2 ** (delays - 1), 300_000)
+            row.due = self.now + min(1_000 * 2 ** (delays - 1), longest)
         return Settled.RELEASED
+
+    def _bring_last(self, row: Row, outcome: str) -> None:
+        """Where a log ends in both kinds of deliveries of one run, those of this kind come last."""
+        if len(row.log) >= 2:
+            before, last = row.log[-2:]
+            both = isinstance(before, Run) and isinstance(last, Run) and before.run == last.run == row.run
+            if both and before.outcome == outcome and last.outcome in UNUSED and last.outcome != outcome:
+                row.log = [*row.log[:-2], last, before]
 
     def extend(self, id: str, token: int, lease_ms: int) -> int:
         row = self._held(id, token)
         if row:
             row.lease_end, row.ahead = self.now + lease_ms, False
+            if row.delivery:
+                self._note_busy(row.asked.kind, row.lease_end)
         return self.now + lease_ms if row else 0
 
     def save(self, id: str, token: int, state: str) -> bool:
@@ -472,8 +501,10 @@ class Model:
             if row.successor:
                 self._end_delivery(row)
             elif row.handed:
-                detail = f"handed over to {TARGET}, but the function did not begin it"
-                died += self._undelivered(row, detail) == Settled.DEAD
+                strike = max(self.busy.values()) < row.claimed
+                not_begun = f"handed over to {TARGET}, but the function did not begin it"
+                detail = not_begun if strike else f"waited for {TARGET}, which was busy with other tasks"
+                died += self._undelivered(row, detail, strike=strike) == Settled.DEAD
             elif row.ahead:
                 detail = "claimed ahead by a worker that ended before it began"
                 died += self._undelivered(row, detail, soon=True) == Settled.DEAD

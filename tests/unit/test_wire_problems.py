@@ -34,6 +34,7 @@ def test_every_error_of_the_tree_has_a_document(cls: type[DuecourseError]) -> No
 
 CODES = {
     "beyond-quota": 422,
+    "changed-since": 409,
     "task-damaged": 409,
     "seal-broken": 409,
     "body-too-large": 413,

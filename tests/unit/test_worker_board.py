@@ -7,11 +7,12 @@ import pytest
 from duecourse.adapters.embedded.store import MemoryStore
 from duecourse.domain.history import Run
 from duecourse.domain.task import Status, Task
-from duecourse.engine.interrupted import DIED, STOPPED
+from duecourse.domain.values import replaced
+from duecourse.engine import bereft
+from duecourse.engine.bereft import Bereft, Held, State
+from duecourse.engine.interrupted import DIED, STOPPED, UNSETTLED, is_suspect
 from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable
-from duecourse.worker import bereft
-from duecourse.worker.bereft import Bereft
-from duecourse.worker.board import SLOT, SLOTS, Board, Running
+from duecourse.worker.board import SLOT, SLOTS, Board
 from tests.support.clock import HandClock
 from tests.support.kinds import leased
 from tests.support.ledger import claim, new, standing
@@ -24,29 +25,34 @@ def board() -> Iterator[Board]:
     made.close()
 
 
-def shown(task: Task, *, apart: bool = False) -> Running:
-    return Running(task.queue, task.id, task.tenant, task.group, task.token, apart)
+def shown(task: Task, state: State = State.RUNS) -> Held:
+    return Held(task.queue, task.id, task.tenant, task.group, task.token, state)
 
 
-def test_a_board_shows_what_runs_to_whoever_has_its_file(board: Board) -> None:
+def test_a_board_shows_each_lease_from_its_claim_to_its_settle_to_whoever_has_its_file(board: Board) -> None:
     theirs = Board(board.file)
     a, b = leased("work", {}, id="a", token="a"), leased("work", {}, id="b", token="b")
-    assert (theirs.running(), theirs.left_out) == ([], 0)
+    assert (theirs.held(), theirs.left_out) == ([], 0)
     board.left_out = 7
-    with board.showing(a):
-        with board.showing(b, apart=True):
-            assert sorted(theirs.running()) == [shown(a), shown(b, apart=True)]
-        assert theirs.running() == [shown(a)]
-    assert (theirs.running(), theirs.left_out) == ([], 7)
+    board.hold([a, b])
+    assert theirs.held() == [shown(a, State.WAITS), shown(b, State.WAITS)]
+    with board.running(a), board.running(b, apart=True):
+        assert theirs.held() == [shown(a), shown(b, State.APART)]
+    assert theirs.held() == [shown(a, State.ENDED), shown(b, State.ENDED)]
+    board.drop(["a", "another"])
+    assert (theirs.held(), theirs.left_out) == ([shown(b, State.ENDED)], 7)
 
 
-def test_a_slot_has_room_for_the_longest_names_and_there_is_one_for_each_thread(board: Board) -> None:
+def test_a_slot_has_room_for_the_longest_names_and_what_has_no_slot_is_not_shown(board: Board) -> None:
     long = leased("work", {}, id="i" * 160, queue="q" * 70, tenant="t" * 64, group="g" * 128, token="f" * 28)
+    many = [replaced(long, token=f"{n:028}") for n in range(SLOTS + 1)]
     assert len(str(shown(long))) < SLOT
-    contexts = [board.showing(long) for _ in range(SLOTS)]
-    for context in contexts:
-        context.__enter__()
-    assert board.running() == [shown(long)] * SLOTS
+    board.hold(many)
+    assert board.held() == [shown(task, State.WAITS) for task in many[:SLOTS]]
+    with board.running(many[-1]):
+        board.drop([task.token for task in many])
+    board.hold(many[-1:])
+    assert board.held() == [shown(many[-1], State.WAITS)]
 
 
 class Away(MemoryStore):
@@ -64,7 +70,7 @@ class Away(MemoryStore):
         return super().get(queue, id, tenant)
 
 
-def run(store: MemoryStore, *ids: str) -> list[Running]:
+def run(store: MemoryStore, *ids: str) -> list[Held]:
     store.add([new(id) for id in ids])
     return [shown(task) for task in claim(store)]
 
@@ -85,8 +91,21 @@ def test_of_several_tasks_that_ran_in_a_dead_process_none_spends_an_attempt(stor
 
 def test_one_that_ran_alone_spends_an_attempt_and_those_that_ran_apart_do_not_count(store: MemoryStore) -> None:
     one, apart = run(store, "a", "b")
-    Bereft(lambda: store).give_back([one, apart._replace(apart=True)], "signal 9")
+    Bereft(lambda: store).give_back([one, apart._replace(state=State.APART)], "signal 9")
     assert attempts(store, "a", "b") == [(Status.SCHEDULED, 2, f"{DIED}: signal 9"), (Status.SCHEDULED, 1, "")]
+
+
+def test_what_had_not_begun_and_what_had_ended_is_due_again_at_once_and_no_suspect(store: MemoryStore) -> None:
+    waits, ran, ended = run(store, "a", "b", "c")
+    held = [waits._replace(state=State.WAITS), ran, ended._replace(state=State.ENDED)]
+    Bereft(lambda: store).give_back(held, "signal 9")
+    assert attempts(store, "a", "b", "c") == [
+        (Status.SCHEDULED, 1, ""), (Status.SCHEDULED, 2, f"{DIED}: signal 9"), (Status.SCHEDULED, 1, ""),
+    ]  # fmt: skip
+    assert [is_suspect(standing(store, id)) for id in ("a", "b", "c")] == [False, True, False]
+    [last] = standing(store, "c").log
+    assert isinstance(last, Run)
+    assert last.detail == UNSETTLED
 
 
 def test_a_stop_that_kills_a_process_spends_no_attempt(store: MemoryStore) -> None:

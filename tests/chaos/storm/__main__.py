@@ -6,14 +6,18 @@ python -m tests.chaos.storm 7 --report report.md --picture storm.svg
 """
 
 import argparse
+import socket
 import sys
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tests.chaos.storm.picture import drawn as picture
 from tests.chaos.storm.plan import Size, Stage, drawn
 from tests.chaos.storm.run import Outcome, run
+from tests.support.rabbitmq import URL
 
 SHARES = {Stage.ALONE: 0.6, Stage.SENTINEL: 0.2, Stage.CLUSTER: 0.2}
 """The part of all tasks and schedules that each stage has."""
@@ -27,7 +31,7 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--schedules", type=int, default=1_000)
     parser.add_argument("--seconds", type=float, default=180, help="length of the first stage; the others have a third")
-    parser.add_argument("--amqp", default="amqp://guest:guest@127.0.0.1:5672/", help="a RabbitMQ; empty for none")
+    parser.add_argument("--amqp", default=URL, help="a RabbitMQ; empty for none, as where none answers")
     parser.add_argument("--picture", type=Path, help="where the picture of the lateness is to be written")
     parser.add_argument(
         "--fair", action="store_true", help="no faults: what the storm finds is then the storm's own fault"
@@ -36,6 +40,9 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], help="a fault to have alone; may be repeated")
     parser.add_argument("--keep", type=Path, help="a folder for logs, kept")
     given = parser.parse_args()
+    if given.amqp and not answers(given.amqp):
+        print(f"no RabbitMQ answers at {given.amqp}: nothing goes to one")
+        given.amqp = ""
     wrong = 0
     for stage in given.stage or Stage:
         share = SHARES[Stage(stage)]
@@ -44,10 +51,14 @@ def main() -> int:
         plan = drawn(given.seed, Stage(stage), size, broker=bool(given.amqp))
         kept = tuple(fault for fault in plan.faults if _is_wanted(fault.name, given))
         plan = replace(plan, faults=kept)
+        print(
+            f"{stage}, seed {given.seed}: {size.tasks} tasks, {size.schedules} schedules, {len(kept)} faults",
+            flush=True,
+        )
         with tempfile.TemporaryDirectory(prefix="duecourse-storm-") as temporary:
             folder = given.keep / str(stage) if given.keep else Path(temporary)
             folder.mkdir(parents=True, exist_ok=True)
-            outcome = run(plan, folder, amqp=given.amqp)
+            outcome = run(plan, folder, amqp=given.amqp, say=partial(print, flush=True))
         tell(outcome)
         wrong += len(outcome.verdict.wrong)
         if given.picture and stage == Stage.ALONE:
@@ -59,6 +70,16 @@ def main() -> int:
 
 def _is_wanted(name: str, given: argparse.Namespace) -> bool:
     return not given.fair and name not in given.without and (not given.only or name in given.only)
+
+
+def answers(amqp: str) -> bool:
+    """True if something answers at this URL."""
+    place = urlsplit(amqp)
+    try:
+        socket.create_connection((place.hostname or "", place.port or 5672), timeout=2).close()
+    except OSError:
+        return False
+    return True
 
 
 def tell(outcome: Outcome) -> None:

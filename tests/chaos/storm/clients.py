@@ -189,8 +189,8 @@ class Lane(threading.Thread):
             except urllib3.exceptions.HTTPError as error:
                 return Said(Answer.UNKNOWN, repr(error))
             if answer.status < 300:
-                made = answer.json().get("id") if step.verb in {"run_schedule", "query"} else None
-                return Said(Answer.YES, made or str(answer.status))
+                named = {"run_schedule": "id", "query": "task"}.get(step.verb)
+                return Said(Answer.YES, answer.json()[named] if named else str(answer.status))
             words = f"{answer.status} {answer.data[:200]!r}"
             known = answer.status in REFUSED and b"key-in-use" not in answer.data
             return Said(Answer.NO if known else Answer.UNKNOWN, words)

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from duecourse_local.cli.project.scaffold import New, described
+from duecourse_local.stack.options import PARAMETERS
 from tests.support.drainer import ENVIRONMENT
 from tests.support.project import ROOT, copy_project
 from tests.support.redis_server import tie
@@ -51,6 +52,12 @@ def environment(url: str, log: Path, **settings: str) -> dict[str, str]:
     return CLEAN | given | {f"DUECOURSE_{name}": value for name, value in (SETTINGS | settings).items()}
 
 
+def sender(aws: str) -> dict[str, str]:
+    """What a worker needs to send reminders by the emulator, as the functions do: it takes any that is due."""
+    login = {"AWS_ACCESS_KEY_ID": "storm", "AWS_SECRET_ACCESS_KEY": "storm", "AWS_DEFAULT_REGION": "eu-central-1"}
+    return login | {"AWS_ENDPOINT_URL": aws, "DUECOURSE_MAIL_FROM": PARAMETERS["MailFrom"]}
+
+
 class Workers:
     """Worker processes as a service manager runs them: what ends is started again, until `close`."""
 
@@ -71,22 +78,23 @@ class Workers:
     def _serve(self, n: int) -> None:
         line = command("--import", "storm_kinds", "--processes", "2", "--concurrency", "8", "--grace", "PT5S")
         while not self._over.is_set():
-            with (self._folder / f"worker-{n}.log").open("ab") as errors:
-                process = subprocess.Popen(
+            with (
+                (self._folder / f"worker-{n}.log").open("ab") as errors,
+                subprocess.Popen(
                     [*map(str, tie()), *line],
                     env=self._given,
                     cwd=HANDLERS,
                     stdout=subprocess.PIPE,
                     stderr=errors,
                     text=True,
-                )
+                ) as process,
+            ):
                 self._running[n] = process
                 assert process.stdout
                 if process.stdout.readline().startswith("worker ready"):
                     self._ready[n].set()
                 process.wait()
-            if not self._over.wait(0.5):
-                continue
+            self._over.wait(0.5)
 
     def parents(self) -> list[int]:
         """The processes that were started, each the parent of its own."""

@@ -181,7 +181,7 @@ def _life(dice: random.Random, seconds: float, add: Step) -> Iterator[Step]:
 def _schedule(dice: random.Random, seconds: float, n: int, functions: bool) -> Iterator[Step]:
     """The steps of one schedule, which ends by its `limit`; some are paused, changed, run by hand or deleted."""
     kind = "f.tick" if functions and n % 4 == 0 else "w.tick"
-    every, limit = dice.uniform(3, 20), dice.randint(1, 4)
+    every, limit = dice.uniform(2, max(4, min(20, seconds / 5))), dice.randint(1, 4)
     add = Step(
         dice.uniform(0, seconds * 0.6), n % (LANES if functions else PYTHON_LANES), "schedule", f"s-{n:04}",
         dice.choice(QUEUES[:2]), {"kind": kind, "every": round(every, 1), "limit": limit, "v": 1},

@@ -12,7 +12,7 @@ from tests.chaos.storm import receivers
 from tests.chaos.storm.book import Book
 from tests.chaos.storm.clients import Lane, Work
 from tests.chaos.storm.emptied import empty, left
-from tests.chaos.storm.parts import Workers, environment, local_stack, targets
+from tests.chaos.storm.parts import Workers, environment, local_stack, sender, targets
 from tests.chaos.storm.plan import LANES, Plan
 from tests.chaos.storm.stage import SERVERS, Faults, now_ms
 from tests.chaos.storm.verdict import Judge, Verdict, judge_gate
@@ -45,14 +45,14 @@ def run(
     with ExitStack() as parts:
         servers = parts.enter_context(SERVERS[plan.stage](folder))
         given = environment(servers.url, log, WAIT=str(servers.wait), EGRESS_ALLOW="127.0.0.0/8")
-        workers = Workers(WORKERS, given, folder)
-        parts.callback(workers.close)
-        workers.start()
         stack = None
         if functions:
             handed = {"DUECOURSE_TARGETS": targets(receivers.SQS, rabbit), **({"DUECOURSE_AMQP": amqp} if amqp else {})}
             stack = parts.enter_context(local_stack(folder / "project", given | handed))
             parts.enter_context(receivers.sqs(book, stack.aws))
+        workers = Workers(WORKERS, given | (sender(stack.aws) if stack else {}), folder)
+        parts.callback(workers.close)
+        workers.start()
         if rabbit:
             parts.enter_context(receivers.broker(book, amqp, rabbit))
         receiver = parts.enter_context(receivers.web(book))
@@ -79,7 +79,7 @@ def run(
         settled = _settle(judge, ended, say)
         time.sleep(1)  # receivers read what was confirmed last
         mails = receivers.mails(stack.aws) if stack else None
-        verdict = Judge(plan, book, judge, faults.happened, mails).judge()
+        verdict = Judge(plan, book, judge, faults.happened, mails, faults.killed).judge()
         verdict.wrong += wrong
         if settled >= 0:
             empty(judge)

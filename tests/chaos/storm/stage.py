@@ -14,7 +14,7 @@ import redis
 
 from duecourse.adapters.redis.connect import Client, open_client
 from duecourse_local.stack.sockets import free_port
-from tests.chaos.storm.parts import LocalStack, Workers, freeze, kill
+from tests.chaos.storm.parts import LocalStack, Workers, descendants, freeze, kill
 from tests.chaos.storm.plan import Fault, Stage
 from tests.chaos.storm.weather import Weather
 from tests.support.redis_cluster import ClusterServers
@@ -259,12 +259,16 @@ SERVERS: Mapping[Stage, type[Servers]] = {Stage.ALONE: Alone, Stage.SENTINEL: Se
 
 
 class Faults:
-    """Has the parts fail, one after another, as a plan says. `happened` has each with when it began and ended (ms)."""
+    """Has the parts fail, one after another, as a plan says. `happened` has each with when it began and ended (ms).
+
+    `killed` has the processes that were killed, with when (ms).
+    """
 
     def __init__(self, faults: tuple[Fault, ...], servers: Servers, workers: Workers, stack: LocalStack | None) -> None:
         self._faults, self._workers = faults, workers
         self._ways = {**servers.faults, **self._of_workers(), **(self._of_stack(stack) if stack else {})}
         self.happened: list[tuple[str, int, int]] = []
+        self.killed: dict[int, int] = {}
 
     def run(self, beginning: float, say: Callable[[str], None]) -> None:
         """Return after the last one. Call it in the thread that started the servers, for they end with it."""
@@ -281,25 +285,26 @@ class Faults:
     def _of_workers(self) -> dict[str, Callable[[float, int], None]]:
         workers = self._workers
         return {
-            "process-killed": lambda _seconds, which: each_kill(workers.processes(), which),
+            "process-killed": lambda _seconds, which: self._kill(workers.processes(), which),
             "process-frozen": lambda seconds, which: each_freeze(workers.processes(), which, seconds),
             "process-frozen-past-its-lease": lambda seconds, which: each_freeze(workers.processes(), which, seconds),
-            "worker-killed": lambda _seconds, which: each_kill(workers.parents(), which),
-            "worker-stopped": lambda _seconds, which: each_kill(workers.parents(), which, signal.SIGTERM),
+            "worker-killed": lambda _seconds, which: self._kill(workers.parents(), which),
+            "worker-stopped": lambda _seconds, which: self._kill(workers.parents(), which, signal.SIGTERM),
         }
 
     def _of_stack(self, stack: LocalStack) -> dict[str, Callable[[float, int], None]]:
         return {
-            "bridge-killed": lambda _seconds, which: each_kill(stack.bridges(), which),
-            "function-killed": lambda _seconds, which: each_kill(stack.functions(), which),
+            "bridge-killed": lambda _seconds, which: self._kill(stack.bridges(), which),
+            "function-killed": lambda _seconds, which: self._kill(stack.functions(), which),
             "function-frozen": lambda seconds, which: each_freeze(stack.functions(), which, seconds),
         }
 
-
-def each_kill(pids: list[int], which: int, how: signal.Signals = signal.SIGKILL) -> None:
-    """Kill one of them, if there is any."""
-    if pids:
-        kill(pids[which % len(pids)], how)
+    def _kill(self, pids: list[int], which: int, how: signal.Signals = signal.SIGKILL) -> None:
+        """End one of them, if there is any, and those below it, which may outlive it by a moment."""
+        if pids:
+            pid = pids[which % len(pids)]
+            self.killed |= dict.fromkeys([pid, *descendants(pid, "")], now_ms())
+            kill(pid, how)
 
 
 def each_freeze(pids: list[int], which: int, seconds: float) -> None:

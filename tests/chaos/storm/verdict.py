@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 
 from duecourse import Client, Status, Task, errors
 from duecourse.domain.query import QueryState
@@ -13,6 +13,8 @@ from tests.chaos.storm.plan import Plan
 
 SAME_MOMENT_MS = 100
 """Two processes read the clock one after another: what differs by less is no order."""
+UNSETTLED_MS = 5_000
+"""Time for which an outcome may wait for a store that is away, with its process."""
 RUNS = {"loop": 3, "flaky": 2}
 """Runs that a kind takes when nothing fails; every other takes one."""
 MAKES = frozenset({"add", "replace"})
@@ -31,7 +33,10 @@ class Verdict:
 
 
 class Judge:
-    """Compares one storm. `faults` are the name, begin and end (epoch ms) of each fault that happened."""
+    """Compares one storm. `faults` are the name, begin and end (epoch ms) of each fault that happened.
+
+    `killed` has the processes that were killed, with when (epoch ms).
+    """
 
     def __init__(
         self,
@@ -40,10 +45,15 @@ class Judge:
         client: Client,
         faults: Sequence[tuple[str, int, int]],
         mails: Counter[str] | None = None,
+        killed: Mapping[int, int] | None = None,
     ) -> None:
         self._mails = mails or Counter()
         self._plan, self._book, self._client = plan, book, client
         self._asked, self._runs = book.by_name(), book.runs()
+        self._killed = dict(killed or {})
+        for ran in chain.from_iterable(self._runs.values()):
+            if ran.kind == "w.killer":
+                self._killed.setdefault(ran.pid, ran.began_at)
         self._stepped = [(began - 1_000, ended + 1_000) for name, began, ended in faults if name.startswith("clock-")]
         self._ahead = [(began, ended) for name, began, ended in faults if name == "clock-ahead"]
         self._received: dict[str, list[int | None]] = defaultdict(list)
@@ -82,6 +92,9 @@ class Judge:
         may_be = possible(asked)
         if rejected := [a for a in asked if a.verb in MAKES and a.answer is Answer.NO]:
             self._say(name, f"REJECTED: {_told(rejected)}")
+        if task is None and kind == "poll" and (0, False) not in may_be and self._is_cancelled_dead(asked):
+            self.verdict.counts["deadlines of the wrong clock"] += 1  # it was dead, and a cancel deletes what is dead
+            return
         if task is None:
             if (0, False) not in may_be:
                 self._say(name, f"LOST: acknowledged as {sorted(may_be)}, and not there")
@@ -97,6 +110,11 @@ class Judge:
         elif task.status is not Status.CANCELLED:
             self._say(name, f"LATE FOR GOOD: {kind} is {task.status}, due at {task.due}: {_history(task)}")
 
+    def _is_cancelled_dead(self, asked: Sequence[Asked]) -> bool:
+        """Whether the last change is a cancel of a task that may have died of its deadline by the wrong clock."""
+        last = asked[-1]
+        return last.verb == "cancel" and last.answer is not Answer.NO and self._was_ahead(asked[0].sent_at)
+
     def _version(self, task: Task) -> int:
         if task.kind == "webhook":
             return int(task.payload["body"]["v"])
@@ -107,7 +125,7 @@ class Judge:
     def _judge_dead(self, name: str, kind: str, task: Task) -> None:
         """Each attempt of a dead task is a run that began."""
         begun = [ran for ran in self._runs.get(name, []) if ran.v == self._version(task)]
-        if kind == "poll" and task.error == "past its deadline" and self._was_ahead(task.created_at):
+        if kind == "poll" and task.error == "past its deadline" and self._was_ahead(self._asked[name][0].sent_at):
             self.verdict.counts["deadlines of the wrong clock"] += 1  # promises.md: they pass by the server's clock
             return
         if kind not in MAX_ATTEMPTS:
@@ -189,11 +207,17 @@ class Judge:
         reasons = {
             "its process died or stood still": before.ended_at is None or before.ended_at > after.began_at,
             "its outcome did not reach the ledger before its lease lapsed": lapsed,
+            "its process died before its outcome was settled": self._died_with(before),
             "the server's clock was moved past its lease": self._is_stepped(after.began_at),
             "it was added again after a lost answer": adds > 1,
             "the server lost the settle by a failover": self._plan.stage != "alone" and before.outcome is not None,
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
+
+    def _died_with(self, ran: Ran) -> bool:
+        """True if the process was killed just after this run's end."""
+        died_at = self._killed.get(ran.pid)
+        return bool(died_at and ran.ended_at and -SAME_MOMENT_MS <= died_at - ran.ended_at < UNSETTLED_MS)
 
     def _judge_schedules(self) -> None:
         occurrences: dict[str, set[str]] = defaultdict(set)
@@ -257,7 +281,7 @@ class Judge:
                 continue
             self.verdict.counts["queries"] += 1
             for id in {a.said for a in asked if a.answer is Answer.YES}:
-                status = self._client.get_query(id).status
+                status = self._client.get_query(id).status if id.startswith("q-") else QueryState.DONE  # 200: its data
                 if status is not QueryState.DONE or not self._received[name]:
                     self._say(name, f"query {id} is {status}; received {self._received[name]}: {_told(asked)}")
             if rejected := [a for a in asked if a.answer is Answer.NO]:

@@ -323,6 +323,7 @@ class Flow:
                     return
             else:
                 del settlements[: len(some)]
+                self._pieces.leases.drop(end.token for end in some)
                 if self._left_out.pop(shard, None):
                     self._back.add(shard)  # its rings were left out too
                 for settled in answers:

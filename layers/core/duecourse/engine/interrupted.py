@@ -10,6 +10,7 @@ from duecourse.domain.task import Task
 STOPPED = "the worker was stopped before the handler returned"
 DIED = "its process died while it ran"
 """Beginning of the detail of such a run. The ledger keeps it, so that every worker knows the suspects."""
+UNSETTLED = "its process died before its outcome was settled"
 SPARED = 10
 """Number of runs in a row that may end in one of these ways without an attempt."""
 

@@ -3,10 +3,10 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from duecourse.domain.outcomes import Settlement
 from duecourse.domain.task import Shard, Task
@@ -49,11 +49,38 @@ class Piece(NamedTuple):
 Finished = list[tuple[Piece, list[Settlement]]]
 
 
-class Pieces:
-    """The pieces of one drain; there are as many slots as threads, and more while tasks are short."""
+class Leases(Protocol):
+    """Where the leases of tasks that are worked here are shown, for whoever outlives this process."""
 
-    def __init__(self, runner: Runner, targets: Targets, threads: Threads) -> None:
+    def hold(self, tasks: Iterable[Task], /) -> None:
+        """Show the leases of tasks that were claimed."""
+
+    def drop(self, tokens: Iterable[str], /) -> None:
+        """Show the leases with these tokens no longer; others are none of its own."""
+
+
+class Unseen:
+    """Nobody outlives this process."""
+
+    def hold(self, tasks: Iterable[Task], /) -> None:
+        """Show nothing."""
+
+    def drop(self, tokens: Iterable[str], /) -> None:
+        """Show nothing."""
+
+
+UNSEEN = Unseen()
+
+
+class Pieces:
+    """The pieces of one drain; there are as many slots as threads, and more while tasks are short.
+
+    `leases` shows what is worked here and not settled.
+    """
+
+    def __init__(self, runner: Runner, targets: Targets, threads: Threads, leases: Leases = UNSEEN) -> None:
         self._runner, self._targets, self._threads = runner, targets, threads
+        self.leases = leases
         self.deliveries, self.kinds = targets.deliveries, targets.kinds
         self._slots = threads.size
         self._unstarted: deque[Piece] = deque()
@@ -86,6 +113,8 @@ class Pieces:
         """
         if not self.in_flight:
             self._moved_at = time.monotonic()
+        # A function or a broker may have what is handed over: only its own end of the lease is to be believed.
+        self.leases.hold(task for task in tasks if not self._targets.of(task))
         for piece in self._cut(shard, tasks, each, at_once):
             self.in_flight += 1
             self._unstarted.append(piece)
@@ -157,6 +186,7 @@ class Pieces:
         except Exception:
             # A fault of duecourse's own. The thread is all drains', and without an end the piece would keep its slot.
             log.exception("%d tasks of shard %s met a fault: their leases lapse", len(piece.tasks), piece.shard)
+            self.leases.drop(task.token for task in piece.tasks)
             settlements = []
         tasks = {task.token: task for task in piece.tasks}
         self._outbox.put((piece, [end.with_lateness(tasks[end.token], waited_ms) for end in settlements]))

@@ -8,7 +8,7 @@ from duecourse.domain.history import Trigger
 from duecourse.domain.task import Shard
 from duecourse.engine.drain import NO_TRIGGERS, DrainResult
 from duecourse.engine.flow import AWAY_S, Drained, Fire, Flow
-from duecourse.engine.pieces import Pieces
+from duecourse.engine.pieces import UNSEEN, Leases, Pieces
 from duecourse.engine.run import Runner
 from duecourse.engine.targets import Targets
 from duecourse.engine.threads import Threads
@@ -30,8 +30,9 @@ class StandingDrain:
         threads: Threads,
         lease_ms: int,
         fire: Fire,
+        leases: Leases = UNSEEN,
     ) -> None:
-        self._pieces = Pieces(runner, targets, threads)
+        self._pieces = Pieces(runner, targets, threads, leases)
         self._flow = Flow(store, self._pieces, NO_TRIGGERS, {}, fire)
         self._lease_ms = lease_ms
         self._rung: dict[Shard, Trigger] = {}

@@ -201,9 +201,7 @@ class Worker:
     def _settle_at_last(self) -> None:
         """Settle what the store has not taken, with growing pauses, while its leases may hold and there is time."""
         tries = pauses(self._remaining_ms, self._step_ms)
-        while self._unsettled:
-            if next(tries, None) is None:
-                return
+        while self._unsettled and any(tries):
             self._settle()
 
     def _lease_ms(self) -> int:

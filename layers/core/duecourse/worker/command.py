@@ -8,9 +8,9 @@ from functools import partial
 
 from duecourse import ledgers
 from duecourse.domain.address import WITHOUT_BELLS, split
+from duecourse.engine.bereft import Bereft
 from duecourse.errors import FieldError, InvalidSettings, StoreUnavailable
 from duecourse.settings import Settings, parse
-from duecourse.worker.bereft import Bereft
 from duecourse.worker.health import default_host, health, served
 from duecourse.worker.logs import log_to_stderr
 from duecourse.worker.options import Options

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from threading import Thread
 from types import FrameType
 
+from duecourse.engine.bereft import Bereft
 from duecourse.engine.interrupted import STOPPED
-from duecourse.worker.bereft import Bereft
 from duecourse.worker.board import Board
 from duecourse.worker.options import STOPS, Options
 from duecourse.worker.process import AWAY
@@ -135,13 +135,13 @@ class Parent:
         log.error("process %d ended with %d: another is started in %g s", child.process.pid, code, pause_s)
 
     def _give_back(self, board: Board, code: int) -> None:
-        """Give back what runs still in a process that has gone, beside all else: the store may be away."""
-        running = board.running()
+        """Give back what a process had that has gone, beside all else: the store may be away."""
+        held = board.held()
         board.close()
-        if running:
+        if held:
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
             do = self._bereft.release if self._stopping else self._bereft.give_back
-            thread = Thread(target=do, args=(running, STOPPED if self._stopping else how), name="bereft", daemon=True)
+            thread = Thread(target=do, args=(held, STOPPED if self._stopping else how), name="bereft", daemon=True)
             thread.start()
             self._giving_back = [*filter(Thread.is_alive, self._giving_back), thread]
 

@@ -43,7 +43,7 @@ TICK_S = 60.0
 class Serving:
     """Serves the rings of a ledger in this process, from `start` to `stop`. `queues`, if there are any, are all it has.
 
-    What runs is shown on the `board`. `apart` runs a task whose process has died before.
+    Its leases are shown on the `board`. `apart` runs a task whose process has died before.
     Raises InvalidSettings where the ledger has no bells, and StoreUnavailable where a cluster does not answer.
     """
 
@@ -69,7 +69,7 @@ class Serving:
         # A kind of its own is never handed over, whatever the settings say.
         runner = app.runner(kept.get, app.seals.opened, self._run_apart)
         targets = app.targets_with(kept, own=handlers)
-        self._drain = StandingDrain(app.store, runner, targets, self._threads, STEP_MS, app.fire)
+        self._drain = StandingDrain(app.store, runner, targets, self._threads, STEP_MS, app.fire, board)
         self._bridge = Bridge(open_bells(app.settings, app.place), self, in_flight=1)
         self._stopped = threading.Event()
         self._faulty = threading.Event()
@@ -148,7 +148,7 @@ class Serving:
     def _kept(self, kind: Kind) -> Kind:
         def run(task: Task) -> Outcome | None:
             watched = self._watched(task)
-            with self._alive.while_running(watched), self._board.showing(watched):
+            with self._alive.while_running(watched), self._board.running(watched):
                 return kind(watched)
 
         return run
@@ -157,7 +157,7 @@ class Serving:
         if task.kind not in self._own or not is_suspect(task):
             return None
         watched = self._watched(task)
-        with self._alive.while_running(watched), self._board.showing(watched, apart=True):
+        with self._alive.while_running(watched), self._board.running(watched, apart=True):
             return self._apart(watched)
 
     def _watched(self, task: Task) -> Task:

@@ -48,7 +48,7 @@ local function prune(place, before)
 end
 
 -- Of the dead none is forgotten before a sweep has looked for such for as long: they were kept for good, once.
-local function prune_dead()
+local function prune_dead(may_forget)
   if not dead_retention or call('ZCARD', shard.DEAD) == 0 then
     return 0
   end
@@ -57,7 +57,7 @@ local function prune_dead()
     call('ZREM', shard.LEASED, '') -- this may be its first write, and memory short
     call('HSET', shard.META, 'dead_swept', shard.NOW_TEXT)
   end
-  return (since or shard.NOW) <= before and prune(shard.DEAD, before) or 0
+  return may_forget and (since or shard.NOW) <= before and prune(shard.DEAD, before) or 0
 end
 
 local quotas_given = ARGV[shard.FIRST + 2]
@@ -71,7 +71,8 @@ if spared and (spared <= shard.NOW or spared > shard.NOW + A_MINUTE) then -- or 
   end
   spared = nil
 end
-local pruned = clocks.may_forget() and prune(shard.DONE, shard.NOW - retention) + prune_dead() or 0
+local may_forget = clocks.may_forget()
+local pruned = (may_forget and prune(shard.DONE, shard.NOW - retention) or 0) + prune_dead(may_forget)
 local idle = idleness.idle_ms()
 versions.watch()
 if own[4] then
