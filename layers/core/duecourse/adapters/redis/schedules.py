@@ -201,12 +201,12 @@ class RedisSchedules(RedisLedger):
     def _fire_all(self, shard: Shard, firings: Sequence[Firing]) -> list[Fired]:
         tenants = [TENANT, *dict.fromkeys(firing.kept.schedule.tenant for firing in firings)]
         packed = [_packed(firing, os.urandom(8)) for firing in firings]
-        return in_steps(packed, partial(self._fire, shard, tenants))
+        return in_steps(packed, partial(self._fire, shard, tenants, max(firing.at for firing in firings)))
 
     def _fire(
-        self, shard: Shard, tenants: Sequence[str], packed: Sequence[Sequence[arguments.Argument]]
+        self, shard: Shard, tenants: Sequence[str], at: int, packed: Sequence[Sequence[arguments.Argument]]
     ) -> list[Fired]:
-        every = (0, 0, *arguments.alone("", None), *(part for one in packed for part in one))
+        every = (at, 0, *arguments.alone("", None), *(part for one in packed for part in one))
         _, _, codes, wait_ms = self._verbs.run("fire", shard, tenants, every)
         if codes and codes[0] < 0:
             raise _over_quota(codes[0], wait_ms)
