@@ -166,7 +166,7 @@ class Judge:
         return any(began <= at <= ended for began, ended in self._stepped)
 
     def _is_handed_out(self, at: int) -> bool:
-        """Whether a run that began then may have been claimed by a wrong clock: it may wait for a place in its process."""
+        """Whether a run that began then may have been claimed by a wrong clock, and waited for a place."""
         return any(began <= at <= ended + WAITS_MS for began, ended in self._stepped)
 
     def _was_ahead(self, since: int) -> bool:

@@ -245,7 +245,7 @@ class RedisSchedules(RedisLedger):
         broken = [sid for sid, kept in found.items() if kept is None]
         if broken:
             with suppress(StoreUnavailable, StoreMisused):  # the next claim finds them: this one has leased tasks
-                self._fire(shard, [TENANT], [(sid, sid, "", "", "") for sid in broken])
+                self._fire(shard, [TENANT], 0, [(sid, sid, "", "", "") for sid in broken])
         return [kept for kept in found.values() if kept]
 
 
