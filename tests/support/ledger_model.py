@@ -375,7 +375,15 @@ class Model:
         old = [id for id in finished if self.rows[id].ended <= self.now - retention_ms]
         for id in old:
             del self.rows[id]
+        self._forget_strays()
         return reclaimed, died, len(old)
+
+    def _forget_strays(self) -> None:
+        """Forget what waits no more: it ended, was moved, replaced or taken since it was put aside."""
+        aside = {(id, row.looked_at) for id, row in self.rows.items() if row.status == S.SCHEDULED}
+        strays = {one for one in self.waiting if (one[2], one[1]) not in aside}
+        self.waiting -= strays
+        self.wake = self.wake and bool(self.waiting or not strays)
 
     def hang(self) -> int:
         """Where the bell hangs after a verb."""
@@ -395,7 +403,9 @@ class Model:
     def stats(self) -> Stats:
         counts = {status: sum(row.status == status for row in self.rows.values()) for status in Status}
         dues = [row.looked_at for row in self.rows.values() if row.status == S.SCHEDULED]
-        oldest = min([*dues, *(due for due, _, _ in self.waiting)], default=0)
+        waits = [(self.rows.get(id), due) for due, _, id in self.waiting]
+        dues += [due for row, due in waits if row and row.status == S.SCHEDULED and row.due == due]
+        oldest = min(dues, default=0)
         done = counts[S.DONE] + counts[S.CANCELLED]
         scheduled, leased, dead = counts[S.SCHEDULED], counts[S.LEASED], counts[S.DEAD]
         return Stats(scheduled, leased, done, dead, oldest, self.bell, QueueSettings(paused=self.paused), self.now)

@@ -50,7 +50,7 @@ Finished = list[tuple[Piece, list[Settlement]]]
 
 
 class Leases(Protocol):
-    """Board of the leases that a drain works itself, which another process can read."""
+    """Display of the leases of tasks that this process works, for a parent that outlives it."""
 
     def hold(self, tasks: Iterable[Task], /) -> None:
         """Show the leases of tasks that were claimed."""
