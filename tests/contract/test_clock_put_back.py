@@ -9,6 +9,7 @@ from duecourse.domain.task import Status
 from duecourse.domain.times import DAY_MS
 from duecourse.domain.values import replaced
 from duecourse.engine.firing import Firer
+from duecourse.ports.schedules import Fired
 from duecourse.ports.store import Store
 from tests.support.clock import START, HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, lease_of, new, settle, standing
@@ -283,3 +284,13 @@ def test_passes_end_where_the_clock_stays_behind_the_fences(store: Store, clock:
     for _ in range(3):
         clock.advance(MINUTE)
         assert not store.sweep(SHARD, retention_ms=RETENTION_MS).more
+
+
+def test_a_firing_that_was_computed_by_the_wrong_clock_is_none(store: Store, clock: HandClock) -> None:
+    put(store, rule=Rule(Every(5 * SECOND), START))
+    clock.advance(AHEAD_MS)
+    late = [Firer(store, ZonedCalendar()).step(kept(store), clock.at)._replace(at=clock.at)]
+    clock.advance(-AHEAD_MS + MINUTE)
+    assert store.fire(SHARD, late) == [Fired.STALE]
+    fire_all(store)
+    assert clock.at < kept(store).progress.next_at <= clock.at + 5 * SECOND

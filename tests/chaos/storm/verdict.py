@@ -15,6 +15,8 @@ SAME_MOMENT_MS = 100
 """Two processes read the clock one after another: what differs by less is no order."""
 UNSETTLED_MS = 5_000
 """Time for which an outcome may wait for a store that is away, with its process."""
+WAITS_MS = 15_000
+"""The most time that a claimed task waits in a process of a busy machine."""
 RUNS = {"loop": 3, "flaky": 2}
 """Runs that a kind takes when nothing fails; every other takes one."""
 MAKES = frozenset({"add", "replace"})
@@ -157,11 +159,15 @@ class Judge:
                     self._say(name, f"UNDONE: version {ran.v} ran {ran.began_at - one.answered_at} ms after {one.verb}")
             earliest = _earliest(asked, ran)
             first = next(one for one in runs if one.v == ran.v)  # once it has begun, it is due by its policy
-            if earliest and ran.began_at < earliest - SAME_MOMENT_MS and not self._is_stepped(first.began_at):
+            if earliest and ran.began_at < earliest - SAME_MOMENT_MS and not self._is_handed_out(first.began_at):
                 self._say(name, f"EARLY: version {ran.v} ran {earliest - ran.began_at} ms before it was due")
 
     def _is_stepped(self, at: int) -> bool:
         return any(began <= at <= ended for began, ended in self._stepped)
+
+    def _is_handed_out(self, at: int) -> bool:
+        """Whether a run that began then may have been claimed by a wrong clock, and waited for a place."""
+        return any(began <= at <= ended + WAITS_MS for began, ended in self._stepped)
 
     def _was_ahead(self, since: int) -> bool:
         return any(ended > since for _, ended in self._ahead)
@@ -246,6 +252,14 @@ class Judge:
             return
         if deleted:
             self._say(name, "UNDONE: the schedule was deleted, and is there")
+        elif (
+            added
+            and status.progress.fired < limit
+            and any(
+                a.verb == "schedule" and (self._is_stepped(a.sent_at) or self._is_stepped(a.answered_at)) for a in asked
+            )
+        ):
+            self.verdict.counts["schedules that begin by the wrong clock"] += 1  # promises.md
         elif added and status.progress.fired < limit:
             self._say(name, f"LATE FOR GOOD: it fired {status.progress.fired} of {limit} times: {status.why}")
         by_hand = [a.answer for a in asked if a.verb == "run_schedule"]
@@ -283,7 +297,9 @@ class Judge:
             self.verdict.counts["queries"] += 1
             for id in {a.said for a in asked if a.answer is Answer.YES}:
                 status = self._client.get_query(id).status if id.startswith("q-") else QueryState.DONE  # 200: its data
-                if status is not QueryState.DONE or not self._received[name]:
+                if status is QueryState.FAILED and self._was_ahead(asked[0].sent_at):
+                    self.verdict.counts["deadlines of the wrong clock"] += 1
+                elif status is not QueryState.DONE or not self._received[name]:
                     self._say(name, f"query {id} is {status}; received {self._received[name]}: {_told(asked)}")
             if rejected := [a for a in asked if a.answer is Answer.NO]:
                 self._say(name, f"REJECTED: {_told(rejected)}")

@@ -296,13 +296,15 @@ class Firing(NamedTuple):
     """One step of a schedule: it adds `tasks` and moves to `progress`, if it still is as `kept` was read.
 
     `tasks` are those of the newest entries of `progress.recent` that are live, in their order. One `by_hand` adds its
-    task whatever runs, or does nothing at all.
+    task whatever runs, or does nothing at all. It is none where the store's clock is far behind `at` (epoch ms, 0 for
+    any): then `at` was read before that was put back.
     """
 
     kept: Kept
     tasks: tuple[NewTask, ...]
     progress: Progress
     by_hand: bool = False
+    at: int = 0
 
 
 class Purge(NamedTuple):

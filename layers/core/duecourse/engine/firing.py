@@ -68,7 +68,7 @@ class Firer:
 
     def fire(self, shard: Shard, due: Sequence[Kept], now: int) -> None:
         """Fire schedules of a shard that are due at `now` (epoch ms). Raises what the store raises."""
-        self._store.fire(shard, [self.step(one, now) for one in due])
+        self._store.fire(shard, [self.step(one, now)._replace(at=now) for one in due])
 
     def step(self, kept: Kept, now: int, last: int = NEVER) -> Firing:
         """The step of one due schedule at `now` (epoch ms): the tasks to add, and its progress after that.

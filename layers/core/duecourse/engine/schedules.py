@@ -260,7 +260,7 @@ class Schedules:
             nominal = saw[1] if saw else self._free_time(kept.schedule, now)
             task = kept.schedule.occurrence(nominal, now)._replace(by=self._by)
             recent = (*kept.progress.recent, Occurrence(nominal, Became.LIVE))[-RECENT:]
-            firing = Firing(kept, (task,), replaced(kept.progress, recent=recent), by_hand=True)
+            firing = Firing(kept, (task,), replaced(kept.progress, recent=recent), by_hand=True, at=now)
             [fired] = self._store.fire(self._store.shard_of(queue, "", id), [firing])
             if fired is Fired.FIRED:
                 return task.id

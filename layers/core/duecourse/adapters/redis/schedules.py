@@ -201,12 +201,12 @@ class RedisSchedules(RedisLedger):
     def _fire_all(self, shard: Shard, firings: Sequence[Firing]) -> list[Fired]:
         tenants = [TENANT, *dict.fromkeys(firing.kept.schedule.tenant for firing in firings)]
         packed = [_packed(firing, os.urandom(8)) for firing in firings]
-        return in_steps(packed, partial(self._fire, shard, tenants))
+        return in_steps(packed, partial(self._fire, shard, tenants, max(firing.at for firing in firings)))
 
     def _fire(
-        self, shard: Shard, tenants: Sequence[str], packed: Sequence[Sequence[arguments.Argument]]
+        self, shard: Shard, tenants: Sequence[str], at: int, packed: Sequence[Sequence[arguments.Argument]]
     ) -> list[Fired]:
-        every = (0, 0, *arguments.alone("", None), *(part for one in packed for part in one))
+        every = (at, 0, *arguments.alone("", None), *(part for one in packed for part in one))
         _, _, codes, wait_ms = self._verbs.run("fire", shard, tenants, every)
         if codes and codes[0] < 0:
             raise _over_quota(codes[0], wait_ms)
@@ -245,7 +245,7 @@ class RedisSchedules(RedisLedger):
         broken = [sid for sid, kept in found.items() if kept is None]
         if broken:
             with suppress(StoreUnavailable, StoreMisused):  # the next claim finds them: this one has leased tasks
-                self._fire(shard, [TENANT], [(sid, sid, "", "", "") for sid in broken])
+                self._fire(shard, [TENANT], 0, [(sid, sid, "", "", "") for sid in broken])
         return [kept for kept in found.values() if kept]
 
 

@@ -1,7 +1,7 @@
 -- Fires schedules: adds the occurrences of each and moves it on, if it is as its caller read it.
 --
 -- KEYS    as in modules/shard.lua, with the due sets of schedules and of their tenants
--- ARGV    those of add.lua before its tasks, which say nothing here; then for each schedule: its stored id, that of the
+-- ARGV    the newest time by which any of them was computed, three more of add.lua's, which say nothing here; then for each schedule: its stored id, that of the
 --         schedule whose occurrences it adds, what became known of it ("<generation> <due> <version> <when it fires
 --         next> <overlap's first letter, or h where it is fired by hand> <how many occurrences>", or "" where it
 --         cannot be read: then it is put off),
@@ -14,12 +14,14 @@ local SCHEDULES, BY = '*', 'schedule'
 local ITEM = 7
 local FIRED, STALE = 1, 0
 local SOON, LATE = 1000, 60000 -- ms until a backfill looks again that waits for the end of an occurrence
+local MINUTE = 60000 -- ms that the clock may be behind the time by which a firing was computed
 local REST, LONGEST_REST = 1000, 300000 -- ms: that after a refusal is twice the one before, the first two seconds
 local DOUBLINGS = 9 -- after which it is the longest
 local ALLOW, SKIP, QUEUE, REPLACE, BY_HAND = 97, 115, 113, 114, 104 -- a s q r h
 local FLAGGED = fields.OCCURRENCE / fields.CAME -- as `batch.fresh` takes a flag
 local AT_ONCE = 50 -- records that are read by one command
 
+local is_of_wrong_clock = tonumber(ARGV[shard.FIRST]) > shard.NOW + MINUTE -- which was put back meanwhile
 local touched = {} -- tenants whose tasks ended here
 local met = {} -- schedules of which occurrences may be in the batch and not written yet
 local refused, wait -- what a quota says to the latest occurrence
@@ -202,6 +204,9 @@ local function draw_all(count)
 end
 
 local function fire(sid, of, known, given, mine, at, fences_left)
+  if is_of_wrong_clock then -- else what it adds would be due in that future, and no sweep would know
+    return STALE
+  end
   local data = stands[sid]
   local r = record.open(data)
   local state = r and series.read(r)
