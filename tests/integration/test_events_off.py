@@ -8,12 +8,10 @@ from contextlib import contextmanager
 import pytest
 import redis
 
+from tests.integration.test_bridge_timing import rings_on_time
 from tests.support.bridges import Bellman, Recorder, bellman, bridging
 from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
-
-ON_TIME_MS = 400
-"""As in test_bridge_timing: far more than a ring takes, far less than anything but the timer takes."""
 
 
 @contextmanager
@@ -32,13 +30,6 @@ def monitoring(server: RedisServer) -> Iterator[list[str]]:
         with server.client() as other:
             other.echo("over")
         thread.join()
-
-
-def rings_on_time(bells: Bellman, recorder: Recorder, bell: str, in_ms: int = 150) -> None:
-    before = len(recorder.of(bell))
-    at = bells.hang(bell, in_ms)
-    until(lambda: len(recorder.of(bell)) > before)
-    assert 0 < recorder.of(bell)[before].at - at < ON_TIME_MS
 
 
 def configured(bells: Bellman) -> dict[str, int]:

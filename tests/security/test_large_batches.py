@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.wire.http.batch import FITTING_BYTES, MAX_BATCH, MAX_BATCH_BYTES
+from duecourse.wire.http.batch import MAX_BATCH, MAX_BATCH_BYTES
 from duecourse.wire.http.body import MAX_VALUES, has_more_values
 from duecourse_local.aws.events import HttpRequest, http_event
 from duecourse_local.aws.http_api import payload_of
 from duecourse_local.aws.invocation import MAX_SYNC_BYTES
 from tests.support.requests import ask
 from tests.support.wired import Wire
+
+FITTING_BYTES = 3_000_000
+"""Size of a body that every request may have, as the pages say: it fits into a Lambda event whatever its text."""
 
 ROOM = MAX_BATCH_BYTES - 2_000
 TWICE = '{"a":1,"a":2}'

@@ -11,7 +11,7 @@ import pytest
 
 from duecourse.bridge import sessions
 from duecourse.bridge.rings import Ring
-from duecourse.bridge.sessions import Calls, Sessions
+from duecourse.bridge.sessions import Callbacks, Sessions
 from duecourse.errors import StoreUnavailable
 from duecourse.ports.bells import Sound, View, What
 from tests.support.wait import until
@@ -127,8 +127,8 @@ class Rung:
 @contextmanager
 def keeping(cluster: Cluster, beat_s: float = 60.0) -> Iterator[tuple[Sessions, Rung]]:
     rung = Rung()
-    calls = Calls(rung.rings.extend, lambda _expiry: None, lambda: None)
-    kept = Sessions(cluster, beat_s=beat_s, calls=calls, on_ready=rung.ready.set)
+    callbacks = Callbacks(rung.rings.extend, lambda _expiry: None, lambda: None)
+    kept = Sessions(cluster, beat_s=beat_s, callbacks=callbacks, on_ready=rung.ready.set)
     kept.start()
     try:
         yield kept, rung

@@ -17,6 +17,7 @@ from duecourse.domain.schedule import Kept
 from duecourse.domain.series import KIND as SERIES
 from duecourse.domain.task import Shard, Task
 from duecourse.domain.watch import Watch
+from duecourse.engine.bulk import BulkActions
 from duecourse.engine.contents import Contents
 from duecourse.engine.deployed import Reading
 from duecourse.engine.drain import Drainer, Limits
@@ -24,7 +25,6 @@ from duecourse.engine.firing import Firer
 from duecourse.engine.idempotency import Idempotency
 from duecourse.engine.kinds import Kinds, LedgerKinds, OwnKinds
 from duecourse.engine.leases import Leases
-from duecourse.engine.many import Many
 from duecourse.engine.meetings import Meetings
 from duecourse.engine.notifications import with_content
 from duecourse.engine.queries import Queries, QueryLimits
@@ -369,9 +369,9 @@ class App(Outside):
         return Idempotency(self.store.idempotency())
 
     @lazy
-    def many(self) -> Many:
-        """The verbs on many tasks at once."""
-        return Many(self.store)
+    def many(self) -> BulkActions:
+        """Operations on many tasks or schedules at once."""
+        return BulkActions(self.store)
 
     @lazy
     def queues(self) -> Queues:

@@ -153,12 +153,12 @@ class Lane(threading.Thread):
     def _query(self, step: Step) -> dict[str, Any]:
         return {"url": f"{self._work.receiver}/{step.queue}/{step.id}/1/poll", "interval": 1, "until": "ready"}
 
-    def _by_http(self, step: Step, due_at: int) -> Callable[[], Said]:
-        """The same request each time, with the same Idempotency-Key."""
+    def _request(self, step: Step, due_at: int) -> tuple[str, str, Any]:
+        """Method, path and body of what a step asks."""
         place = f"/tasks/{step.id}?queue={step.queue}"
         series = f"/schedules/{step.id}?queue={step.queue}"
         tasks: list[Step] = step.fields.get("tasks", [])
-        method, path, body = {
+        found: tuple[str, str, Any] = {
             "add": lambda: ("POST", "/tasks", self._task(step, due_at, "keep")),
             "replace": lambda: ("POST", "/tasks", self._task(step, due_at, "replace")),
             "move": lambda: ("PATCH", place, {"due_at": _instant(due_at).isoformat()}),
@@ -178,6 +178,11 @@ class Lane(threading.Thread):
             "remind": lambda: ("POST", "/reminders", _reminder(step)),
             "cancel_reminder": lambda: ("DELETE", f"/reminders/{step.id}", None),
         }[step.verb]()
+        return found
+
+    def _by_http(self, step: Step, due_at: int) -> Callable[[], Said]:
+        """The same request each time, with the same Idempotency-Key."""
+        method, path, body = self._request(step, due_at)
         key = f'"{step.queue}-{step.id}-{step.verb}-{step.at:.3f}"'
 
         def ask() -> Said:

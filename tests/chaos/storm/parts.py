@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from duecourse_local.aws.account import CREDENTIALS
 from duecourse_local.cli.project.scaffold import New, described
 from duecourse_local.stack.options import PARAMETERS
 from tests.support.drainer import ENVIRONMENT
@@ -54,8 +55,7 @@ def environment(url: str, log: Path, **settings: str) -> dict[str, str]:
 
 def sender(aws: str) -> dict[str, str]:
     """What a worker needs to send reminders by the emulator, as the functions do: it takes any that is due."""
-    login = {"AWS_ACCESS_KEY_ID": "storm", "AWS_SECRET_ACCESS_KEY": "storm", "AWS_DEFAULT_REGION": "eu-central-1"}
-    return login | {"AWS_ENDPOINT_URL": aws, "DUECOURSE_MAIL_FROM": PARAMETERS["MailFrom"]}
+    return {**CREDENTIALS, "AWS_ENDPOINT_URL": aws, "DUECOURSE_MAIL_FROM": PARAMETERS["MailFrom"]}
 
 
 class Workers:

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,14 +63,7 @@ def run(
         lanes = [Lane(n, plan.steps, book, client, Work(receiver, stack.api if stack else None)) for n in range(LANES)]
         faults = Faults(plan.faults, servers, workers, stack)
         begun_at, beginning = now_ms(), time.monotonic()
-        for lane in lanes:
-            lane.begun_at = beginning
-            lane.start()
-        faults.run(beginning, say)
-        for lane in lanes:
-            lane.join()
-            if lane.error:
-                raise lane.error
+        _pass(lanes, faults, beginning, say)
         servers.calm()
         ended = time.monotonic()
         say(f"{plan.stage}: all was asked after {ended - beginning:.0f} s; {len(faults.happened)} faults")
@@ -86,6 +79,18 @@ def run(
             with servers.client() as redis:
                 verdict.wrong += [f"LEFT in the emptied ledger: {one}" for one in left(redis)]
         return Outcome(plan, verdict, begun_at, tuple(faults.happened), settled)
+
+
+def _pass(lanes: Sequence[Lane], faults: Faults, beginning: float, say: Callable[[str], None]) -> None:
+    """Have the clients ask all, while one fault comes after another."""
+    for lane in lanes:
+        lane.begun_at = beginning
+        lane.start()
+    faults.run(beginning, say)
+    for lane in lanes:
+        lane.join()
+        if lane.error:
+            raise lane.error
 
 
 def _settle(client: Client, since: float, say: Callable[[str], None]) -> float:

@@ -1,5 +1,6 @@
 """The servers of a storm, and how each part is made to fail."""
 
+import contextlib
 import os
 import signal
 import struct
@@ -152,12 +153,14 @@ class Alone(Servers):
             if not keys:
                 return
             key = keys[which % len(keys)]
-            client.renamenx(key, b"aside:" + key)
+            with contextlib.suppress(redis.ResponseError):  # its last lease has ended meanwhile
+                client.renamenx(key, b"aside:" + key)
             client.set(key, "another program's")
             time.sleep(seconds)
             pipe = client.pipeline()
             pipe.delete(key)
-            pipe.rename(b"aside:" + key, key)
+            if client.exists(b"aside:" + key):
+                pipe.rename(b"aside:" + key, key)
             pipe.execute()
 
     def _clock_ahead(self, seconds: float, _which: int) -> None:

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise, product
+from itertools import chain, pairwise
 
 from duecourse import Client, Status, Task, errors
 from duecourse.domain.query import QueryState
@@ -267,10 +267,11 @@ class Judge:
             else:
                 self._judge_done(one, task)
             self._judge_runs(one, runs[0].kind, task, runs, ())
-            for change, ran_once in product(changes, runs):
-                due = change.answered_at + SAME_MOMENT_MS < ran_once.due_at <= ran_once.began_at
-                if due and ran_once.v != change.v and not self._is_stepped(ran_once.began_at):
-                    self._say(one, f"UNDONE: version {ran_once.v} ran after the change to {change.v}")
+            first = runs[0]  # a later one is due when the former was given back
+            for change in changes:
+                due = change.answered_at + SAME_MOMENT_MS < first.due_at <= first.began_at
+                if due and first.v != change.v and not self._is_stepped(first.began_at):
+                    self._say(one, f"UNDONE: version {first.v} ran after the change to {change.v}")
             if not any(a.verb == "pause_schedule" for a in asked):
                 self.verdict.late.append((runs[0].began_at, max(0, runs[0].began_at - runs[0].due_at)))
 

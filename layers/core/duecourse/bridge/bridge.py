@@ -10,7 +10,7 @@ from duecourse.bridge.lanes import Rules
 from duecourse.bridge.pool import Pool
 from duecourse.bridge.relay import Relay
 from duecourse.bridge.rings import Ring, Server, Warming
-from duecourse.bridge.sessions import Calls, Sessions
+from duecourse.bridge.sessions import Callbacks, Sessions
 from duecourse.bridge.warmer import Warmer
 from duecourse.domain.task import Json
 from duecourse.metrics import BridgeLine
@@ -78,8 +78,8 @@ class Bridge:
     ) -> None:
         self._bells = bells
         self._dispatcher = dispatcher(server.drain, in_flight=in_flight, on_end=self._end)
-        calls = Calls(self._ring, self._hear, self._end)
-        self._sessions = Sessions(bells, beat_s=beat_s, calls=calls, on_ready=self._on_ready)
+        callbacks = Callbacks(self._ring, self._hear, self._end)
+        self._sessions = Sessions(bells, beat_s=beat_s, callbacks=callbacks, on_ready=self._on_ready)
         self._relay = Relay(server.note, self._sessions, bells.channel(What.EXPIRED), on_end=self._end)
         self._warmer = Warmer(self._sessions, self._sessions, warming, on_end=self._end) if warming else None
         self._ready = threading.Event()

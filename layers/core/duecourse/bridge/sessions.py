@@ -26,8 +26,8 @@ JOIN_S = 5.0
 """Time that the threads of a session have to end, which a server that does not answer holds up."""
 
 
-class Calls(NamedTuple):
-    """Calls of a session: with rings, with watched keys that expired, and when a thread ends without having to."""
+class Callbacks(NamedTuple):
+    """Callbacks of a session: for rings, for watched keys that expired, and for a thread that ends by a fault."""
 
     ring: Callable[[list[Ring]], None]
     expiry: OnExpiry
@@ -37,19 +37,21 @@ class Calls(NamedTuple):
 class Session:
     """One primary's bells: heard, timed and looked at on threads of their own. For one start and one stop."""
 
-    def __init__(self, name: str, bells: Bells, *, beat_s: float, calls: Calls, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, bells: Bells, *, beat_s: float, callbacks: Callbacks, on_change: Callable[[], None]
+    ) -> None:
         self.bells = bells
         self.clock = ServerClock()
-        self.timer = Timer(bells, self.clock, calls.ring, server=name)
+        self.timer = Timer(bells, self.clock, callbacks.ring, server=name)
         self._on_change = on_change
         self._is_over = False
-        self._end = calls.end
+        self._end = callbacks.end
         self.keeper = Keeper(
             bells,
             self.timer,
             beat_s=beat_s,
             on_swept=self._on_swept,
-            on_expiry=calls.expiry,
+            on_expiry=callbacks.expiry,
             on_lost=self._on_lost,
             server=name,
         )
@@ -95,10 +97,12 @@ class Sessions:
     `on_ready` is called once each primary that was met at first has been swept, or is away, and one has been swept.
     """
 
-    def __init__(self, bells: BellServers, *, beat_s: float, calls: Calls, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, bells: BellServers, *, beat_s: float, callbacks: Callbacks, on_ready: Callable[[], None]
+    ) -> None:
         self._bells = bells
         self._beat_s = beat_s
-        self._calls = calls
+        self._callbacks = callbacks
         self._on_ready = on_ready
         self._sessions: dict[str, Session] = {}
         """Sessions by the names of their primaries; a new table each time, so that readers need no lock."""
@@ -127,7 +131,7 @@ class Sessions:
         self._bells.close()
 
     def every(self) -> list[Session]:
-        """The sessions that are now."""
+        """The current sessions."""
         return list(self._sessions.values())
 
     def hung(self) -> list[tuple[str, int]]:
@@ -199,7 +203,7 @@ class Sessions:
             daemon("leaving", session.close, lambda: None).start()
 
     def _session(self, name: str, bells: Bells) -> Session:
-        return Session(name, bells, beat_s=self._beat_s, calls=self._calls, on_change=self._on_change)
+        return Session(name, bells, beat_s=self._beat_s, callbacks=self._callbacks, on_change=self._on_change)
 
     def _hand_on(self) -> None:
         """Have the bells whose slot has moved rung for by their new primary's timer, and by no other.
@@ -234,4 +238,4 @@ class Sessions:
 
     def _on_end(self) -> None:
         if not self._stopped.is_set():
-            self._calls.end()
+            self._callbacks.end()

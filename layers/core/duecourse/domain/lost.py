@@ -12,12 +12,12 @@ class Lost:
     stays so.
     """
 
-    __slots__ = ("_is_set", "_tells", "_until")
+    __slots__ = ("_is_set", "_listeners", "_until")
 
     def __init__(self, until: float = inf) -> None:
         self._is_set = False
         self._until = until
-        self._tells: list[Callable[[], object]] = []
+        self._listeners: list[Callable[[], object]] = []
 
     def __bool__(self) -> bool:
         return self._is_set
@@ -33,10 +33,10 @@ class Lost:
         """Wait until the lease is gone, at most `timeout` seconds; returns `is_set()`."""
         import threading
 
-        told = threading.Event()
-        with _Telling(self, told.set):
+        gone = threading.Event()
+        with _Listening(self, gone.set):
             if not self._is_set:
-                told.wait(timeout)
+                gone.wait(timeout)
         return self._is_set
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -44,10 +44,10 @@ class Lost:
         return self._awaited().__await__()
 
     def set(self) -> None:
-        """Note that the lease is gone, and wake who waits."""
-        self._is_set = True  # first: who begins to wait now looks at it afterwards
-        for tell in list(self._tells):
-            tell()
+        """Note that the lease is gone, and wake all that wait for it."""
+        self._is_set = True  # before the calls: a waiter registers itself, then checks this
+        for listener in list(self._listeners):
+            listener()
 
     def keep(self, until: float) -> None:
         """Note that the lease holds until an instant (time.monotonic())."""
@@ -61,20 +61,20 @@ class Lost:
     async def _awaited(self) -> None:
         import asyncio
 
-        loop, told = asyncio.get_running_loop(), asyncio.Event()
-        with _Telling(self, lambda: loop.call_soon_threadsafe(told.set)):
+        loop, gone = asyncio.get_running_loop(), asyncio.Event()
+        with _Listening(self, lambda: loop.call_soon_threadsafe(gone.set)):
             if not self._is_set:
-                await told.wait()
+                await gone.wait()
 
 
-class _Telling:
-    """Have `tell` called when the signal is set, meanwhile."""
+class _Listening:
+    """Calls `listener` if the signal is set within the block."""
 
-    def __init__(self, lost: Lost, tell: Callable[[], object]) -> None:
-        self._tells, self._tell = lost._tells, tell  # noqa: SLF001 - of this module
+    def __init__(self, lost: Lost, listener: Callable[[], object]) -> None:
+        self._listeners, self._listener = lost._listeners, listener  # noqa: SLF001 - of this module
 
     def __enter__(self) -> None:
-        self._tells.append(self._tell)
+        self._listeners.append(self._listener)
 
     def __exit__(self, *_: object) -> None:
-        self._tells.remove(self._tell)
+        self._listeners.remove(self._listener)

@@ -4,7 +4,7 @@ import logging
 import secrets
 from collections.abc import Callable
 
-from duecourse.domain.keyed import KeyedTry
+from duecourse.domain.idempotency import KeyedTry
 from duecourse.errors import InvalidInput, KeyInUse, KeyReused, QuotaExceeded, StoreMisused, StoreUnavailable
 from duecourse.ports.idempotency import IdempotencyStore, KeyedRequest, RequestState
 

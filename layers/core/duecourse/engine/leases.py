@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable
 from hashlib import sha256
 
-from duecourse.domain.keyed import KeyedTry
+from duecourse.domain.idempotency import KeyedTry
 from duecourse.domain.lease import begin_nonce
 from duecourse.domain.outcomes import Again, Done, Drop, Ending, Outcome, Retry, Settlement
 from duecourse.domain.seals import without

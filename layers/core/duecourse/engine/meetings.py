@@ -4,7 +4,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from duecourse.domain.keyed import KeyedTry
+from duecourse.domain.idempotency import KeyedTry
 from duecourse.domain.reminder import KIND, QUEUE, Reminder
 from duecourse.domain.reminder_status import Made, Moved, MovedTask, ReminderStatus, Shown
 from duecourse.domain.schedule import Kept, occurrence_id

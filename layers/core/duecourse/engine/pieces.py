@@ -50,7 +50,7 @@ Finished = list[tuple[Piece, list[Settlement]]]
 
 
 class Leases(Protocol):
-    """Where the leases of tasks that are worked here are shown, for whoever outlives this process."""
+    """Display of the leases of tasks that this process works, for a parent that outlives it."""
 
     def hold(self, tasks: Iterable[Task], /) -> None:
         """Show the leases of tasks that were claimed."""

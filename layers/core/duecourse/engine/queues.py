@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from duecourse.domain.batches import cut, grouped
-from duecourse.domain.keyed import KeyedTry
+from duecourse.domain.idempotency import KeyedTry
 from duecourse.domain.lateness import added_up, quantile
 from duecourse.domain.near import alike
 from duecourse.domain.queues import QueueChanges, QueueSettings, QueueStatus, ShardStatus, Stats

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from duecourse.domain.content import Digest, unfilled
-from duecourse.domain.keyed import KeyedTry
+from duecourse.domain.idempotency import KeyedTry
 from duecourse.domain.reminder import KIND, MAX_TASKS, QUEUE, Channel, Recipient, Reminder, due, starting
 from duecourse.domain.reminder_status import Made, Moved, MovedTask, ReminderStatus, Shown
 from duecourse.domain.seals import hidden_of

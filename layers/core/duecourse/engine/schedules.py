@@ -5,7 +5,7 @@ from copy import copy
 from itertools import count, islice
 from typing import Any
 
-from duecourse.domain.keyed import KeyedTry
+from duecourse.domain.idempotency import KeyedTry
 from duecourse.domain.near import nearest
 from duecourse.domain.notification import Notify, is_url
 from duecourse.domain.queues import Throttle

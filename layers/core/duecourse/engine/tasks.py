@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from duecourse import errors
 from duecourse.domain.batches import pieces
-from duecourse.domain.keyed import KeyedTry
+from duecourse.domain.idempotency import KeyedTry
 from duecourse.domain.notification import Notify, is_url
 from duecourse.domain.order import AddResult, Item, Order
 from duecourse.domain.pages import MAX_PAGE, Page, Place, Wanted

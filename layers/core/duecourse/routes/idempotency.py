@@ -7,7 +7,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import ApiGatewayResolver, Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
-from duecourse.domain.keyed import KeyedTry
+from duecourse.domain.idempotency import KeyedTry
 from duecourse.domain.quotas import quotas_of
 from duecourse.ports.idempotency import KeyedRequest
 from duecourse.routes import request

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from duecourse.domain.access import Principal, Role, principal_of
-from duecourse.domain.keyed import KeyedTry
+from duecourse.domain.idempotency import KeyedTry
 from duecourse.domain.task import DEFAULT_TENANT, new_id
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.wire.http.gateways import BALANCER

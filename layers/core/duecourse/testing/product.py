@@ -36,7 +36,8 @@ AT_ONCE = 100
 """Tasks of a shard that are claimed together, where so many are due at the same instant."""
 UPKEEP_MS = 3_600_000
 """Time between two sweeps of the ledger, which a tick does each minute in production."""
-SOME_MINUTES_MS = 900_000
+SWEEP_BEFORE_MS = 900_000
+"""Time before the end of an `advance` at which its last sweep but one is made."""
 MOST_RUNS = 1_000_000
 """Runs of one `advance`: a handler that asks to come again too soon would not let it end."""
 SIGNING_SECRET = "whsec_dGhlIHNlY3JldCBvZiB0aGUgdGVzdCBraXQgIDMyYg=="  # noqa: S105 - known to all, for tests
@@ -133,8 +134,8 @@ class Duecourse:
         Raises ValueError for an instant that is past, TooManyRuns.
         """
         until, runs = self._until(to), 0
-        # Before the end too: what sees a clock go on by days forgets nothing until some minutes later.
-        bounds = (until - SOME_MINUTES_MS, until) if until - self._clock.now() > SOME_MINUTES_MS else (until,)
+        # After a jump of over a day, the store forgets nothing for ten minutes: one sweep comes before the last.
+        bounds = (until - SWEEP_BEFORE_MS, until) if until - self._clock.now() > SWEEP_BEFORE_MS else (until,)
         with self._travelling():
             for bound in bounds:
                 while shards := self._journey.next(bound):

@@ -60,8 +60,8 @@ class ClaimAnswer(NamedTuple):
     aside: int
     bodies: list[Any]
     schedules: list[bytes] | None
-    reclaimed: int = 0
     fitting: list[Any] | None = None
+    reclaimed: int = 0
 
     @property
     def size(self) -> int:

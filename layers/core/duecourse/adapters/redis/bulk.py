@@ -40,12 +40,12 @@ def bulk(verbs: Verbs, queue: str, asked: Bulk, after: Reached | None, tenant: s
 
 
 def _hidden(verbs: Verbs, place: Reached, tenant: str) -> Reached:
-    hidden = verbs.hidden.hidden(Place(place.status, place.at, place.id), tenant)
+    hidden = verbs.cursors.hide(Place(place.status, place.at, place.id), tenant)
     return place._replace(at=hidden.at, id=hidden.id)
 
 
 def _shown(verbs: Verbs, place: Reached, tenant: str) -> Reached:
-    shown = verbs.hidden.shown(Place(place.status, place.at, place.id), tenant)
+    shown = verbs.cursors.reveal(Place(place.status, place.at, place.id), tenant)
     return place._replace(at=shown.at, id=shown.id)
 
 

@@ -1,6 +1,6 @@
 """Connections to the nodes of a cluster: while a node does not answer, its commands fail at once.
 
-Else each command for a frozen node would wait for its timeout, and so would the work of its caller on other nodes.
+Otherwise each command for a frozen node would wait for its timeout and delay its caller's work on other nodes.
 """
 
 import threading
@@ -23,7 +23,7 @@ SILENT = "the node has not answered, and is tried again within seconds"
 
 
 class Outage:
-    """Knowledge of all connections to one node about whether it answers; for many threads."""
+    """State of one node, shared by its connections and threads: whether it answers, and when it is tried again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,13 +36,13 @@ class Outage:
         return self._failures > 0
 
     def note(self) -> None:
-        """A command or a trial had no answer."""
+        """Note that a command or a trial had no answer."""
         with self._lock:
             self._failures += 1
             self._trial_at = time.monotonic() + ceiling_ms(PAUSES, self._failures) / 1000
 
     def end(self) -> None:
-        """A trial was answered."""
+        """Note that a trial was answered."""
         self._failures = 0
 
     def take_trial(self) -> bool:
@@ -54,8 +54,8 @@ class Outage:
             return is_due
 
 
-class Noticing:
-    """Part of a connection that notes in `outage` where its server does not answer."""
+class ObservedConnection:
+    """Base of connections that report to `outage` when their server does not answer."""
 
     def __init__(self, *arguments: Any, outage: Outage | None = None, **options: Any) -> None:
         self._outage = outage
@@ -85,9 +85,9 @@ class Noticing:
 
 
 @cache
-def noticing(connection_class: type) -> type:
-    """The same class of connections, with a part that notes where the server does not answer."""
-    return type(f"Noticing{connection_class.__name__}", (Noticing, connection_class), {})
+def observed(connection_class: type) -> type:
+    """Subclass of a class of connections that is an ObservedConnection, too."""
+    return type(f"Observed{connection_class.__name__}", (ObservedConnection, connection_class), {})
 
 
 class NodePool(ConnectionPool):
@@ -98,7 +98,7 @@ class NodePool(ConnectionPool):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.connection_class = noticing(self.connection_class)
+        self.connection_class = observed(self.connection_class)
         self._outage = self.connection_kwargs["outage"] = Outage()
 
     @property

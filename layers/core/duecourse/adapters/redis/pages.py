@@ -44,12 +44,12 @@ def page(verbs: Verbs, queue: str, wanted: Wanted, after: Place | None, limit: i
         raise ValueError(f"a page has 1 to {MAX_PAGE} tasks, not {limit}")
     tasks: list[Task] = []
     room, steps = PAGE_BYTES, 0
-    places = _places(wanted, verbs.hidden.shown(after, tenant) if after else None)
+    places = _places(wanted, verbs.cursors.reveal(after, tenant) if after else None)
     while places:
         place, *later = places
         left = limit - len(tasks)
         if not left or room <= 0 or steps == MAX_STEPS:
-            return Page(tasks, verbs.hidden.hidden(place, tenant))
+            return Page(tasks, verbs.cursors.hide(place, tenant))
         if wanted.group:
             found = _look_at_group(verbs, queue, wanted, tenant, place, left)
         else:

@@ -29,7 +29,7 @@ NEWER = ">"
 
 
 def lagging(verbs: Verbs, revisions: Mapping[Shard, str]) -> dict[Shard, str]:
-    """The shards that have another version of their queue's settings than its record, of these with their versions."""
+    """Shards whose settings are of another version than their queue's record, and the version that each has."""
     others = {shard: revision for shard, revision in revisions.items() if shard.number}
     reads = [("HGET", verbs.keys(Shard(shard.queue)).meta, "revision") for shard in others]
     records = verbs.scripts.read(*reads) if reads else []
@@ -41,8 +41,8 @@ def lagging(verbs: Verbs, revisions: Mapping[Shard, str]) -> dict[Shard, str]:
     }
 
 
-def carry(verbs: Verbs, shards: Mapping[Shard, str]) -> list[Away | None]:
-    """Give shards the record of their queue's settings; answers why each does not have it, None where it does.
+def copy_settings(verbs: Verbs, shards: Mapping[Shard, str]) -> list[Away | None]:
+    """Copy the record of a queue's settings to its shards; returns the error of each shard, None where it succeeded.
 
     Each shard is given with the version that it must have, or NEWER where it takes a newer one alone.
     """
@@ -97,7 +97,7 @@ class RedisQueues(RedisLedger):
             self._record.register(shard, tenant)
         if not _set(self._verbs, shards[0], (how, *arguments)):
             return False
-        for shard, left in zip(shards[1:], carry(self._verbs, dict.fromkeys(shards[1:], NEWER)), strict=True):
+        for shard, left in zip(shards[1:], copy_settings(self._verbs, dict.fromkeys(shards[1:], NEWER)), strict=True):
             if left:
                 log.warning("%s has the new settings of its queue once a tick has swept it: %s", shard, left)
         for shard in shards:

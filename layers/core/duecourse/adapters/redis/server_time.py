@@ -21,13 +21,13 @@ class ServerTime:
     __slots__ = ("_ahead", "_heard")
 
     def __init__(self, sent: float, now: float) -> None:
-        """`now` is what the server answered to a question that was sent at `sent`."""
+        """`now` is the server's answer to TIME, which was sent at `sent` (`monotonic()`)."""
         self._ahead = now - sent
-        """The server's clock minus the monotonic one: rather too much, for a call must not be late before its time."""
+        """The server's clock minus the monotonic one; rather too much, or a call would expire too early."""
         self._heard = monotonic()
 
     def until(self, for_ms: float) -> int:
-        """The server's time when a caller that waits so long from now has given up for sure."""
+        """The server's time at which a caller that waits `for_ms` from now has certainly given up."""
         return int(monotonic() + self._ahead + for_ms + MARGIN_MS)
 
     def hear(self, sent: float, answer: Any) -> None:
@@ -39,7 +39,7 @@ class ServerTime:
             self._heard = now
 
     def is_trusted(self) -> bool:
-        """True if the server's clock was heard of not long ago."""
+        """True if the server's last answer with a time is younger than TRUSTED_MS."""
         return monotonic() - self._heard < TRUSTED_MS
 
 
@@ -56,11 +56,11 @@ def difference(now: float) -> str:
 
 
 def warning(server: redis.Redis) -> str:
-    """The same of a server that is asked. Raises RedisError."""
+    """Ask a server for its time, and return the same warning. Raises RedisError."""
     seconds, micros = server.time()
     return difference(seconds * 1000 + micros / 1000)
 
 
 def monotonic() -> float:
-    """Milliseconds of the clock that nobody sets."""
+    """Milliseconds of this process's monotonic clock."""
     return time.monotonic() * 1000

@@ -11,7 +11,7 @@ from duecourse.adapters.redis.connect import primaries_of
 from duecourse.adapters.redis.idempotency import RedisIdempotency
 from duecourse.adapters.redis.keys import rounds_key
 from duecourse.adapters.redis.ledger import RedisLedger
-from duecourse.adapters.redis.queues import carry, lagging
+from duecourse.adapters.redis.queues import copy_settings, lagging
 from duecourse.adapters.redis.scripts import Request, Scripts
 from duecourse.adapters.redis.verbs import Question
 from duecourse.domain.task import Shard
@@ -72,7 +72,7 @@ class RedisUpkeep(RedisLedger):
     def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
         """See Store."""
         swept = self._verbs.ask(self._sweep(retention_ms, dead_retention_ms), shard)
-        self._carry_on({shard: swept})
+        self._update_lagging({shard: swept})
         return swept
 
     def sweep_all(
@@ -80,14 +80,14 @@ class RedisUpkeep(RedisLedger):
     ) -> list[Swept | Away]:
         """See Upkeep: a round trip a node, and another where shards are not their queue's first."""
         answers = self._verbs.ask_all(self._sweep(retention_ms, dead_retention_ms), shards)
-        self._carry_on(dict(zip(shards, answers, strict=True)))
+        self._update_lagging(dict(zip(shards, answers, strict=True)))
         return answers
 
-    def _carry_on(self, swept: Mapping[Shard, Swept | Away]) -> None:
+    def _update_lagging(self, swept: Mapping[Shard, Swept | Away]) -> None:
         """Give shards that lag the settings of their queue; the next sweep tries again."""
         revisions = {shard: one.revision for shard, one in swept.items() if isinstance(one, Swept)}
         with suppress(StoreUnavailable, StoreMisused):
-            carry(self._verbs, lagging(self._verbs, revisions))
+            copy_settings(self._verbs, lagging(self._verbs, revisions))
 
     def _sweep(self, retention_ms: int, dead_retention_ms: int | None) -> Question[Swept]:
         quotas = () if self._quotas is None else (self._quotas,)

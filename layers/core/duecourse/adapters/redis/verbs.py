@@ -8,7 +8,7 @@ import redis
 
 from duecourse.adapters.redis.arguments import Argument
 from duecourse.adapters.redis.connect import Client, node_of
-from duecourse.adapters.redis.hidden import HiddenPlaces
+from duecourse.adapters.redis.cursors import CursorPlaces
 from duecourse.adapters.redis.keys import Keys, keys_of
 from duecourse.adapters.redis.scripts import OVERRIDDEN, RESHARDED, Request, Scripts
 from duecourse.adapters.redis.shards import ShardsOnRecord
@@ -51,7 +51,7 @@ class Verbs:
         self.namespace = namespace
         self.sharding = sharding
         self.wait = wait
-        self.hidden = HiddenPlaces(self.scripts, namespace)
+        self.cursors = CursorPlaces(self.scripts, namespace)
         self.record = ShardsOnRecord(self.scripts, namespace, sharding, wait, max_queues)
         self._travelling: set[Shard] = set()
         self._tenants: dict[Shard, tuple[str, ...]] = {}

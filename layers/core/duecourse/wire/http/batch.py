@@ -16,8 +16,6 @@ from duecourse.wire.http.tasks import EXAMPLE, AddTask
 MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 6 * 1024 * 1024
 """Maximum size of a request at Lambda, the event around it included."""
-FITTING_BYTES = 3_000_000
-"""Size of a body that fits into such a request whatever its text: a quote or a backslash takes two bytes there."""
 
 
 class AddBatch(Strict):

@@ -4,14 +4,16 @@
 -- ARGV    those of shard, then: registered (0; once the caller has put the shard on record, the version that its
 --         records have if it is new), echo (1 to answer the records), alone ("" or "<tenant>/<group>"), since (of
 --         alone a generation, how many tasks and how many bytes were added before as a part of the same; else an
---         instant, 0 for none: what was added or debounced since then is kept), then for each task: stored id, mode (k keep, r replace, j reject, d debounce, or
---         a<stored id>\0<stored id>: apart from what its group has between those, which is kept), due ("+ms" from now,
---         or epoch ms), deadline ("" none, "+ms" from due, or epoch ms), max_wait ms, group, rest of the record
+--         instant, 0 for none: what was added or debounced since then is kept), then for each task: stored id, mode (k
+--         keep, r replace, j reject, d debounce, or a<stored id>\0<stored id>: apart from what its group has between
+--         those, which is kept), due ("+ms" from now, or epoch ms), deadline ("" none, "+ms" from due, or epoch ms),
+--         max_wait ms, group, rest of the record
 -- RETURNS {now, bell_at, {reply...}, {record...} where echo, {place, payload...} of those that have theirs apart, for
---         how many ms the tenant is to wait with adds that are over its quota, where any are}; a reply is 1 created, 2 kept, 3 replaced, 4 debounced, -2 scheduled, -3 leased, -6 dead, -11 it would be pushed
---         past its deadline, -12 to -14 over a quota of its tenant: of pending tasks, bytes, adds, -15 to -17 beyond the
---         whole of one; -7 alone, and nothing is added, where a task of the group `alone` is live or newer than `since`. There are fewer replies than tasks where so much stands in their places that its bytes ran out: the
---         others are not added
+--         how many ms the tenant is to wait with adds that are over its quota, where any are}; a reply is 1 created,
+--         2 kept, 3 replaced, 4 debounced, -2 scheduled, -3 leased, -6 dead, -11 it would be pushed past its deadline,
+--         -12 to -14 over a quota of its tenant: of pending tasks, bytes, adds, -15 to -17 beyond the whole of one; -7
+--         alone, and nothing is added, where a task of the group `alone` is live or newer than `since`. There are fewer
+--         replies than tasks where so much stands in their places that its bytes ran out: the others are not added
 
 require 'usual' -- tried first, and most often that is all
 

@@ -9,8 +9,9 @@
 -- RETURNS {now, bell_at, died, backlog, {tenant whose due set was not among KEYS...}, {stored id, record, ...}, lease
 --         ms, priority (-1 for none), 1 where due tasks wait for the end of leases, {tenant whose turn is next...} or
 --         {}, how many were put aside, {place of a record among those, its payload where that stands apart...}, due
---         schedules (modules/dues.lua), nil where there are none, how many lapsed leases were taken back, {target, how
---         many tasks one event is to have...}, nothing where that is not known}; the record is "" of a task that is put off, for it cannot be read
+--         schedules (modules/dues.lua), nil where there are none, {target, how many tasks one event is to have...},
+--         how many lapsed leases were taken back}, the last two left out where there are none; the record is "" of a
+--         task that is put off, for it cannot be read
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
@@ -77,7 +78,8 @@ if rounds.schedules_due then
   require 'dues'
   schedules = dues.read(want)
 end
+local fitting = handover.fitting() or (reclaimed > 0 and {} or nil) -- what is nil ends an answer
 return {
   shard.NOW, at, died, left, want, handed, lease_ms, handout.PRIORITY, waits_for_leases and 1 or 0, front, waits,
-  payloads, schedules, reclaimed, handover.fitting(),
+  payloads, schedules, fitting, reclaimed > 0 and reclaimed or nil,
 }

@@ -10,10 +10,11 @@
 --         5 zset, all scores 0: "<tenant>/<member>" of each, by which a tenant's are found
 -- ARGV    1 the clock (modules/shard.lua)   2 queue   3 the shard's number   4 how many shards the queue has   5 1 to
 --         write it though it stands there already: who waits for replicas waits for what its own connection wrote
---         6 the newest version of records   7 the tenant that makes the queue, where it is new   8 how many queues each
---         tenant may have made, 0 for any
--- RETURNS 1000 where a step was made through what an earlier version has noted, and this is to be asked again; 0 where the
---         tenant has made as many as it may; the version of records that new shards have, below 0; or how many shards the queue has on record
+--         6 the newest version of records   7 the tenant that adds to the queue   8 how many queues each tenant may use,
+--         0 for any
+-- RETURNS 1000 where a step was made through what an earlier version has noted, and this is to be asked again; 0 where
+--         the tenant uses as many as it may; the version of records that new shards have, below 0; or how many shards
+--         the queue has on record
 --
 -- The first shard of a ledger is of the newest version, and so are all that follow it. A ledger of before has shards
 -- and tells no version: then new ones are of the oldest, which whoever added to it until now can read.

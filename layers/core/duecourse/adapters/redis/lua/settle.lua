@@ -2,10 +2,10 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard and endings, then the heads of all leases in one, 31 bytes each: token 14, ending 1 (D done,
---         A again, R retry, X drop, B release, V undelivered),
---         1 where due counts from now, due 6, 1 where it has details, how late its handler began 4 (ms, 4294967295
---         where that does not count), how long after the claim 4 (ms); the stored id of each; the details of those that
---         have any: state length 2 (65535 as it is), state, detail length 2, detail, result
+--         A again, R retry, X drop, B release, V undelivered), 1 where due counts from now,
+--         due 6, 1 where it has details, how late its handler began 4 (ms, 4294967295 where that does not count), how
+--         long after the claim 4 (ms); the stored id of each; the details of those that have any: state length 2 (65535
+--         as it is), state, detail length 2, detail, result
 -- RETURNS {now, bell_at, {reply...}}; a reply is 1 done, 2 again, 3 retried, 4 dead, 5 released, 0 stale; there are
 --         fewer than leases where its bytes ran out before the last
 --

@@ -2,9 +2,10 @@
 --
 -- KEYS    as in modules/shard.lua, with the due set of schedules alone
 -- ARGV    fields of meta
--- RETURNS {now, tasks (with successors, without schedules), leased, done, dead, the heads' first entry, that of the parked, the tenants at
---         both ends of the ring, when the bell goes (nil where none hangs), the fields' values, when the longest due of
---         those that are put aside was due (nil for none, or none among the first), schedules, when the first of them fires (nil for none)}
+-- RETURNS {now, tasks (with successors, without schedules), leased, done, dead, the heads' first entry, that of the
+--         parked, the tenants at both ends of the ring, when the bell goes (nil where none hangs), the
+--         fields' values, when the longest due of those that are put aside was due (nil for none, or none among the
+--         first), schedules, when the first of them fires (nil for none)}
 
 local TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local DEAD, META, BELL, PARKED = KEYS[6], KEYS[8], KEYS[9], KEYS[10]

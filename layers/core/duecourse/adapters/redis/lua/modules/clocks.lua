@@ -26,22 +26,6 @@ function clocks.begin()
   touched, missing = {}, {}
 end
 
--- Ends a script that may have counted from the clock: sees to it that the next sweep knows how far that has been.
-function clocks.note()
-  local ahead = shard.NOW - shard.FENCE / PER_MS
-  if ahead > HOUR and shard.FENCE > 0 then
-    if call('HLEN', shard.TASKS) > 0 then -- else the shard may be idle
-      call('ZREM', shard.LEASED, '') -- this may be the script's first write, and memory short
-      shard.next_fence()
-    end
-  elseif ahead < -MINUTE then
-    local saw = match(call('HGET', shard.META, 'put_back') or '', '^%d+')
-    if saw and shard.NOW - saw > HOUR then
-      call('HDEL', shard.META, 'put_back')
-    end
-  end
-end
-
 -- Begins a pass where the clock was put back since the last sweep. Answers whether it is behind the newest fence.
 function clocks.watch()
   local known = call('HGET', shard.META, 'put_back')

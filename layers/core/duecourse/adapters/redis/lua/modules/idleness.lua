@@ -18,8 +18,8 @@ local function is_set()
 end
 
 -- In ms; -1 where there is a task or a setting, and where callers of an earlier version add, who do not see that a
--- shard is forgotten. One that never drew a fence was put on record and nothing was ever added. It is counted from the first look that found neither, as long as no add
--- draws a fence: then anew.
+-- shard is forgotten. One that never drew a fence was put on record and nothing was ever added. It is counted from the
+-- first look that found neither, as long as no add draws a fence: then anew.
 function idleness.idle_ms()
   if (shard.LAYOUT < 5 and shard.FENCE > 0) or call('HLEN', shard.TASKS) > 0 or is_set() then
     return -1

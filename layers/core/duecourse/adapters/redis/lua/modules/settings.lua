@@ -97,7 +97,8 @@ function settings.set(at)
 end
 
 -- Sets the deployment's quotas, which hold where the queue has none of its own: of each tenant by name a line, its name
--- and its quotas, "-" for none, the fourth left out where it is none; the tenant "-" is all others. It begins with a ZREM, too.
+-- and its quotas, "-" for none, the fourth left out where it is none; the tenant "-" is all others. It begins with a
+-- ZREM, too.
 function settings.set_defaults(text)
   if (call('HGET', shard.META, 'default_quotas') or '') == text then
     return

@@ -10,24 +10,28 @@
 --         6 dead    zset, stored id -> when it died
 --         7 groups  zset, all scores 0, "<tenant>/<group>\0<stored id>"; where schedules
 --                   are counted, of each "*/<tenant>\0<stored id>"
---         8 meta    hash: fence, running:<tenant> while any is, clock and bell_at (travel), successors: how many wait, while any does,
---                   logged: the sum of `log`, late_slot: the newest in `late`; shards: how many the queue has where
---                   that is or was not 1, or "<from>><to>#<who>" while they are changed; how the whole queue is set,
---                   where it is: paused, max_running, rate_count, rate_per (ms), tenant_max_running, priority,
---                   retention, lease (ms); revision: which version of these settings that is, in a queue of several
---                   shards; unpark: how far a pass is that wakes parked tenants, while one is under way; clear: how far
---                   wrong counts are forgotten, likewise (modules/weights.lua); defaulted: 1 where max_running is a default, 2 where tenant_max_running is
---                   one too; dead_swept: when a sweep first looked for old dead tasks; put_back, forgets: modules/clocks.lua; spared: the end of leases that lapsed unattended and
---                   got some seconds more, until a sweep finds them gone (modules/lapses.lua); idle: "<fence>:<since>" of a shard without tasks or settings, leave: how
---                   far it is forgotten, leaving where it is being forgotten; out:<target> how many were handed over and are not begun, while any
---                   is; most:<target> how many may be, while tasks wait for that (0 of kind:<kind>, for whoever has it); wake: 1 while a claim may hand over
---                   what waits; waiting: the entry of `waiting` after which a sweep looks on; busy:<target>, busy:kind:<kind> until when a function that is handed tasks counts as
---                   busy, fits:<target> "<how many>:<since>", what it may have while that is fewer (modules/busy.lua);
---                   each:<target> how many tasks one event of it is to have, while it has no time for ten; layout: the version in which records are written, 4 where it is not there; bodies: how
---                   many payloads stand apart, while any does; drawn, others, others_at, rewrite: modules/versions.lua;
---                   tenant_max_pending, tenant_max_bytes, tenant_adds_per_minute, tenant_max_schedules, default_quotas:
---                   those of the deployment (modules/settings.lua), and quotas: a letter of each that is set (p, b,
---                   a, s), while any
+--         8 meta    hash: fence, running:<tenant> while any is, clock and bell_at (travel), successors: how many wait,
+--                   while any does, logged: the sum of `log`, late_slot: the newest in `late`; shards: how many the
+--                   queue has where that is or was not 1, or "<from>><to>#<who>" while they are changed; how the whole
+--                   queue is set, where it is: paused, max_running, rate_count, rate_per (ms), tenant_max_running,
+--                   priority, retention, lease (ms); revision: which version of these settings that is, in a queue of
+--                   several shards; set_by: the mark of the newest change by a caller; unpark: how far a pass is that
+--                   wakes parked tenants, while one is under way; clear: how far wrong counts are forgotten, likewise
+--                   (modules/weights.lua); defaulted: 1 where max_running is a default, 2 where tenant_max_running is
+--                   one too; dead_swept: when a sweep first looked for old dead tasks; put_back, forgets:
+--                   modules/clocks.lua; spared: the end of leases that lapsed unattended and got some seconds more,
+--                   until a sweep finds them gone (modules/lapses.lua); idle: "<fence>:<since>" of a shard without
+--                   tasks or settings, leave: how far it is forgotten, leaving where it is being forgotten;
+--                   out:<target> how many were handed over and are not begun, while any is; most:<target> how many may
+--                   be, while tasks wait for that (0 of kind:<kind>, for whoever has it); wake: 1 while a claim may
+--                   hand over what waits; waiting: the entry of `waiting` after which a sweep looks on; busy:<target>,
+--                   busy:kind:<kind> until when a function that is handed tasks counts as busy, fits:<target> "<how
+--                   many>:<since>", what it may have while that is fewer (modules/busy.lua); each:<target> how many
+--                   tasks one event of it is to have, while it has no time for ten; layout: the version in which
+--                   records are written, 4 where it is not there; bodies: how many payloads stand apart, while any
+--                   does; drawn, others, others_at, rewrite: modules/versions.lua; tenant_max_pending,
+--                   tenant_max_bytes, tenant_adds_per_minute, tenant_max_schedules, default_quotas: those of the
+--                   deployment (modules/settings.lua), and quotas: a letter of each that is set (p, b, a, s), while any
 --                   is; bytes:<tenant>: modules/weights.lua; adds:<tenant>, adds: modules/quotas.lua; awaited: until
 --                   when somebody waits for ends of tasks (ms)
 --         9 bell    string with a TTL: the instant at which it goes

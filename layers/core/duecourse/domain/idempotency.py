@@ -12,6 +12,7 @@ class KeyedTry:
     """One try of a request with a key: the first, or a later one after a fault or a crash.
 
     `since` is when the first try began (epoch ms), 0 in the first. `seed` differs from that of every other request.
+    `note` is what an earlier try kept by `keep`, which returns False where the request is another owner's by now.
     """
 
     def __init__(
@@ -19,16 +20,16 @@ class KeyedTry:
     ) -> None:
         self.since = since
         self.is_repeat = bool(note)
-        """True if an earlier try came so far that it may have changed something."""
+        """True if an earlier try may have changed something."""
         self._seed = seed
         self._note = note
         self._keep = keep
 
     def first_saw(self, look: Callable[[], Any]) -> Any:
-        """Result of `look` (JSON) in the first try, before the request changed anything.
+        """Result of `look` (JSON) in the first try; later tries get the same.
 
-        The store keeps it before the verb changes anything. Raises StoreUnavailable, and KeyInUse where the request is
-        another's meanwhile.
+        It is kept in the store before the request changes anything. Raises StoreUnavailable, and KeyInUse where the
+        request is another owner's by now.
         """
         if not self._note:
             self._note = json.dumps(look(), separators=(",", ":")).encode()
@@ -37,5 +38,5 @@ class KeyedTry:
         return json.loads(self._note)
 
     def mark(self, name: str = "") -> bytes:
-        """8 bytes by which a verb knows its change of `name`: the same in each try, and no other request's."""
+        """8 bytes that mark a change of `name` as this request's: the same in each try, others in other requests."""
         return sha256(f"{self._seed}\0{name}".encode()).digest()[:8]

@@ -1,16 +1,16 @@
-"""Verbs of callers on many tasks of a queue at once."""
+"""Operations of callers on many tasks, or schedules, of a queue at once."""
 
 from typing import Any
 
 from duecourse.domain.bulk import Act, Bulk, BulkResult, Reached
-from duecourse.domain.keyed import KeyedTry
+from duecourse.domain.idempotency import KeyedTry
 from duecourse.domain.schedule import Purge, Purged
 from duecourse.domain.task import DEFAULT_TENANT, Status
 from duecourse.ports.bulk import BulkStore
 
 
-class Many:
-    """The verbs on many tasks at once."""
+class BulkActions:
+    """Operations on many tasks or schedules of a queue."""
 
     def __init__(self, store: BulkStore) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Places behind tasks of other tenants, as cursors show them: not when those tasks are due, or ended."""
+"""Places in cursors: the times of other tenants' tasks are encrypted in them."""
 
 import hmac
 import secrets
@@ -8,31 +8,31 @@ from duecourse.adapters.redis.scripts import Scripts
 from duecourse.domain.pages import Place
 
 MARK = "~"
-"""Beginning of a hidden place, in the place of an id: no id of a task begins so."""
+"""First character of an encrypted place, which has the id's field: no id of a task begins with it."""
 FIELD = "cursors"
-"""Field of the ledger's hash that has the secret by which places are hidden."""
+"""Field of the ledger's hash with the secret that encrypts places."""
 NONCE, INSTANT = 8, 6
-"""Bytes of a hidden place: drawn for each, and those of the instant."""
+"""Sizes in bytes of the two parts of an encrypted place: a random nonce, and the time."""
 
 
-class HiddenPlaces:
-    """The instants in places that no task of the caller has, hidden under a secret of the ledger."""
+class CursorPlaces:
+    """Encrypts the times in places that are behind other tenants' tasks, by a secret of the ledger."""
 
     def __init__(self, scripts: Scripts, namespace: str) -> None:
         self._scripts = scripts
         self._key = ledger_key(namespace)
         self._secret = b""
 
-    def hidden(self, place: Place, tenant: str) -> Place:
-        """A place as a cursor may have it; one after a task of the tenant's own, or at the beginning, is itself."""
+    def hide(self, place: Place, tenant: str) -> Place:
+        """The place as a cursor may have it: unchanged at the beginning, and behind a task of the tenant's own."""
         if place.id or not place.at:
             return place
         nonce = secrets.token_bytes(NONCE)
         hidden = place.at ^ self._pad(nonce, tenant, place.section)
         return place._replace(at=0, id=f"{MARK}{nonce.hex()}{hidden:0{2 * INSTANT}x}")
 
-    def shown(self, place: Place, tenant: str) -> Place:
-        """The place that `hidden` made a cursor of; of a text that is none, the beginning."""
+    def reveal(self, place: Place, tenant: str) -> Place:
+        """The place that `hide` was given; the beginning where the text is not one of `hide`."""
         if not place.id.startswith(MARK):
             return place
         try:
