@@ -193,6 +193,13 @@ def test_what_a_claim_leased_is_found_when_its_reply_was_lost(
     assert claim(store) == []
 
 
+def test_tasks_of_a_claim_whose_reply_was_lost_are_in_its_order(store: RedisStore, proxy: LossyProxy) -> None:
+    store.add([new(id, delay_ms=-late) for id, late in (("a", 1), ("b", 3), ("c", 2), ("d", 4))])
+    proxy.lose_next_reply()
+    assert [task.id for task in claim(store)] == ["d", "b", "c", "a"]
+    assert proxy.lost == 1
+
+
 def test_a_claim_that_leased_nothing_is_unavailable_and_the_next_one_claims(
     store: RedisStore, proxy: LossyProxy
 ) -> None:

@@ -103,11 +103,13 @@ class RedisLeases(RedisSchedules):
         except (StoreUnavailable, StoreMisused):
             self.lost_claims.add(shard, lost)
             raise
-        nonces = [bytes.fromhex(task.token)[-8:] for task in found.tasks]
-        unseen = [claim for claim in lost if not any(nonce in claim.nonces for nonce in nonces)]
+        at = {bytes.fromhex(task.token)[-8:]: task for task in found.tasks}
+        unseen = [claim for claim in lost if not any(nonce in claim.nonces for nonce in at)]
         # One that is still on its way may be done after this look.
         self.lost_claims.add(shard, [claim for claim in unseen if asked_at - claim.sent_at < LATEST_S])
-        return found
+        # In the order of the claim, which gave its nonces out one by one: the longest due first.
+        every_nonce = (claim.nonces[place : place + 8] for claim in lost for place in range(0, len(claim.nonces), 8))
+        return replace(found, tasks=[at[nonce] for nonce in every_nonce if nonce in at])
 
     def take(self, queue: str, id: str, tenant: str = DEFAULT_TENANT, *, lease_ms: int, group: str = "") -> Task | None:
         """See LeaseStore."""
