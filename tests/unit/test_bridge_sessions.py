@@ -22,6 +22,25 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "LOOK_S", 0.01)
 
 
+class Ear:
+    """Subscription to one primary, in memory."""
+
+    def __init__(self, sounds: SimpleQueue[Sound]) -> None:
+        self._sounds = sounds
+
+    def hear(self, timeout: float) -> Sound | None:
+        try:
+            return self._sounds.get(timeout=min(timeout, 0.02))
+        except Empty:
+            return None
+
+    def covers(self, _bells: Sequence[str]) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+
 class Node:
     """Bells of one primary, in memory; while it is away no call of it returns."""
 
@@ -46,18 +65,9 @@ class Node:
     def enable_events(self) -> str:
         return ""
 
-    def subscribe(self) -> "Node":
+    def subscribe(self) -> "Ear":
         self._answer()
-        return self
-
-    def hear(self, timeout: float) -> Sound | None:
-        try:
-            return self._sounds.get(timeout=min(timeout, 0.02))
-        except Empty:
-            return None
-
-    def covers(self, _bells: Sequence[str]) -> bool:
-        return True
+        return Ear(self._sounds)
 
     def known(self) -> list[str]:
         return self.shards
@@ -75,8 +85,7 @@ class Node:
         return True
 
     def close(self) -> None:
-        if self.answers.is_set():
-            self.closed.set()
+        self.closed.set()
 
     def hang(self, bell: str, in_ms: float) -> None:
         self.hung[bell] = int(time.time() * 1000 + in_ms)
