@@ -68,10 +68,10 @@ def test_a_bell_that_was_taken_down_does_not_ring(server: RedisServer, bells: Be
     bell = bells.shard("default/0")
     with bridging(server, recorder):
         until(lambda: recorder.of(bell))
-        at = bells.hang(bell, 100)
-        bells.redis.delete(bell)
+        at = bells.hang(bell, 1_000)
+        assert bells.redis.delete(bell) == 1
         bells.redis.publish("test:{default/0}:head", "0")
-        rings_on_time(bells, recorder, bells.shard("default/1"), in_ms=200)
+        rings_on_time(bells, recorder, bells.shard("default/1"), in_ms=1_100)
         assert bells.now() > at
         assert len(recorder.of(bell)) == 1
 
