@@ -40,7 +40,9 @@ def tasks(task: dict[str, Any], last: dict[str, Any]) -> str:
 
 
 LARGE = {"kind": "webhook", "delay": 3_600, "payload": {"url": URL, "body": [{}] * 180}}
-GOOD = tasks(LARGE, LARGE)
+LONG = {"kind": "webhook", "delay": 3_600, "payload": {"url": URL, "body": "x" * 6_000}}
+GOOD = [tasks(LARGE, LARGE), tasks(LONG, LONG)]
+"""Batches that are taken: one of many values, one of long texts."""
 REJECTED = {
     "objects": batch(filled("{}")),
     "lists": batch(filled("[]")),
@@ -86,7 +88,9 @@ def good() -> Callable[[], tuple[int, int, float]]:
 
     def measure() -> tuple[int, int, float]:
         if not found:
-            found.append(peak_and_time(GOOD))
+            ask("POST", "/tasks/batch", GOOD[0])  # which loads what the first request loads
+            statuses, peaks, seconds = zip(*map(peak_and_time, GOOD), strict=True)
+            found.append((max(statuses), max(peaks), max(seconds)))
         return found[0]
 
     return measure
