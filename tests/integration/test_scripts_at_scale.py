@@ -367,5 +367,6 @@ def test_schedules_like_a_wrong_one_are_sought_in_a_few_steps(redis_server: Redi
         add_schedules(scene)
         client.config_resetstat()
         found = scene.store.schedule_ids(QUEUE)
-        assert client.info("commandstats")["cmdstat_evalsha"]["calls"] <= 4
+        ran = client.info("commandstats")
+        assert 0 < sum(stat["calls"] for name, stat in ran.items() if name.startswith("cmdstat_eval")) <= 4
     assert len(found) == 2_000
