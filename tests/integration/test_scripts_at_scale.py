@@ -365,6 +365,7 @@ def test_schedules_like_a_wrong_one_are_sought_in_a_few_steps(redis_server: Redi
     with redis_server.emptied().client() as client:
         scene = Scene(client, HandClock(), 3_000)
         add_schedules(scene)
+        scene.store.schedule_ids(QUEUE)  # the server knows the script from then on
         client.config_resetstat()
         found = scene.store.schedule_ids(QUEUE)
         ran = client.info("commandstats")
