@@ -40,12 +40,29 @@ def test_tenants_and_keys_are_told_apart(store: Store) -> None:
     assert idempotency.begin(SENT._replace(key="other"), TWO, LOCK_MS) == FRESH
 
 
-def test_a_lost_reply_may_be_asked_for_again(store: Store) -> None:
+def test_a_lost_reply_may_be_asked_for_again(store: Store, clock: HandClock) -> None:
     idempotency = store.idempotency()
     idempotency.begin(SENT, ONE, LOCK_MS)
-    assert idempotency.begin(SENT, ONE, LOCK_MS).state is RequestState.AGAIN
+    clock.advance(3_000)
+    assert idempotency.begin(SENT, ONE, LOCK_MS) == FRESH, "its beginner has done nothing yet"
     assert [idempotency.end(SENT, ONE, b"answer") for _ in range(2)] == [True, True]
     assert not idempotency.end(SENT, ONE, b"another answer")
+
+
+def test_a_lost_reply_hides_no_earlier_try(store: Store, clock: HandClock) -> None:
+    idempotency, begun_at = store.idempotency(), store.now()
+    idempotency.begin(SENT, ONE, LOCK_MS)
+    clock.advance(LOCK_MS)
+    for _ in range(2):
+        assert idempotency.begin(SENT, TWO, LOCK_MS) == SavedResponse(RequestState.AGAIN, begun_at=begun_at)
+        clock.advance(3_000)
+
+
+def test_what_was_noted_is_told_to_its_own_beginner_too(store: Store) -> None:
+    idempotency = store.idempotency()
+    idempotency.begin(SENT, ONE, LOCK_MS)
+    assert idempotency.note(SENT, ONE, b"seen")
+    assert idempotency.begin(SENT, ONE, LOCK_MS).note == b"seen"
 
 
 def test_what_died_is_given_to_another_when_its_time_is_over(store: Store, clock: HandClock) -> None:

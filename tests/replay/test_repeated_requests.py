@@ -421,3 +421,22 @@ def test_what_a_request_did_is_not_done_again_over_newer_work(
     assert stage.ask(*sent, idempotency_key=KEY) == second, "the answer of the repeat is kept"
     if "limit" in str(asked.body) and not newer:
         assert {**second.body, "next_cursor": 0} == {**first.body, "next_cursor": 0}
+
+
+def test_a_replacement_whose_key_was_noted_twice_takes_what_was_added_just_before(
+    wire: Wire, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire(store=store)
+    kept = type(store.idempotency())
+    begin = kept.begin
+
+    def twice(self: Any, sent: KeyedRequest, owner: bytes, lock_ms: int) -> SavedResponse:
+        begin(self, sent, owner, lock_ms)  # whose reply is lost
+        return begin(self, sent, owner, lock_ms)
+
+    monkeypatch.setattr(kept, "begin", twice)
+    task = {"id": "a", "kind": "webhook", "payload": {"url": "https://example.com/1"}, "delay": 60}
+    assert ask("POST", "/tasks", task).status == 201
+    newer = {**task, "payload": {"url": "https://example.com/2"}, "on_duplicate": "replace"}
+    assert ask("POST", "/tasks", newer, idempotency_key=KEY).status == 200
+    assert ask("GET", "/tasks/a").body["task"]["payload"]["url"] == "https://example.com/2"

@@ -46,5 +46,9 @@ local left = tonumber(held_until) - now
 if left > 0 and sub(record, 34, 41) ~= owner then
   return { -1, '', left, 0 }
 end
+-- Begun by this very call, whose reply was lost: nothing was done since, so what stands is not of this request.
+if sub(record, 34, 41) == owner and noted == '' and held_until == string.format('%.0f', begun + ARGV[5]) then
+  return { 0, '', 0, 0 }
+end
 redis.call('HSET', KEYS[1], field, fingerprint .. 'U' .. owner .. until_at .. noted)
 return { 1, sub(noted, 2), 0, begun }
