@@ -271,7 +271,7 @@ class Schedules:
         return next(at for at in count(now) if self._task(schedule, occurrence_id(schedule.id, at)) is None)
 
     def _next_run(self, queue: str, id: str, tenant: str) -> list[int]:
-        """When a schedule was added, and the nominal time of a run of it. Raises TaskNotFound."""
+        """Instants: the add of a schedule, and the nominal time of a run of it. Raises TaskNotFound."""
         kept = self._kept(queue, id, tenant)
         return [kept.created_at, self._free_time(kept.schedule, self._store.now())]
 
@@ -426,7 +426,7 @@ def shown_times(calendar: Calendar, time_zone: str, times: Iterable[tuple[int, i
 
 
 def version_of(kept: Kept) -> list[int]:
-    """When a schedule was added, and its version."""
+    """Instant of a schedule's add, and its version."""
     return [kept.created_at, kept.progress.version]
 
 
