@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tests.support.project import ROOT
 
-PINS = ROOT / "requirements.txt"
+PINS = ROOT / "requirements" / "dev.txt"
 """Its pins include those of the layers and of the bridge's image."""
 OPTIONS = ("--require-hashes", "--disable-pip", "--format", "json", "--progress-spinner", "off")
 TIMEOUT = 300

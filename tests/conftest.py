@@ -1,24 +1,53 @@
-"""Fixtures that several folders share: real Redis servers, a clock that moves by hand, a ledger in memory."""
+"""The fixtures of all tests, and what a file's name says of its tests.
+
+`test_rules_*.py` runs on every store in turn; `test_http_*.py` has an App of this process. `make quick` leaves out what
+is marked `slow`: what asks for a server or a stack, `tests/whole`, `test_attack_*.py`, and files that say so.
+"""
 
 import gc
+import os
 import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import redis
+import urllib3
 
-from duecourse.adapters.embedded.store import MemoryStore
-from duecourse.adapters.redis.connect import connect
-from duecourse_local.cli.stack.rabbitmq import RabbitMq
-from tests.support import left_open
+from duecourse.app import App
+from duecourse.ledger import script_calls
+from duecourse.ledger.connect import connect
+from duecourse.ledger.embedded import server as embedded_server
+from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.sharding import Sharding
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.settings import parse
+from duecourse_local.cli.rabbitmq import RabbitMq
+from tests.support import open_sockets
+from tests.support.api import Api
+from tests.support.bridges import BellSetter, Recorder, bell_setter
+from tests.support.callers import CallAs, Caller, token
 from tests.support.clock import HandClock
-from tests.support.lossy_proxy import LossyProxy
+from tests.support.kinds import Ok, Outbox, Web, answer
+from tests.support.proxies import LossyProxy
 from tests.support.rabbitmq import need_server
 from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_server import EVERY, SERVERS, RedisServer, labelled, need, newest
+from tests.support.requests import Answer, ask
+from tests.support.stores import SHARDS, STORES, opened, whole
 from tests.support.wired import Wire, wired_with
+
+if TYPE_CHECKING:
+    from duecourse_local.harness.stack import Stack
+
+HERE = Path(__file__).parent
+SLOW = {HERE / "whole", HERE / "examples"}
+RUNNING = {"server", "server_of", "cluster_of", "rabbitmq", "stack"}
+"""Fixtures that start processes."""
+collect_ignore = ["whole/project"]  # a newcomer's, for the newcomer's own pytest
 
 # A suite that was started in the background has Ctrl-C ignored, and would hand that on to the processes it stops by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -27,7 +56,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_sessionstart() -> None:
     """By now pytest has its own hook in place, to which ours adds."""
-    left_open.watch()
+    open_sockets.watch()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -39,6 +68,67 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makemodule(module_path: Path) -> Generator[None, pytest.Module, pytest.Module]:
+    """Each file, with what its name says."""
+    module = yield
+    if module_path.name.startswith("test_rules_"):
+        module.add_marker(pytest.mark.usefixtures("whole_numbers"))
+    elif module_path.name.startswith("test_http_"):
+        module.add_marker(pytest.mark.usefixtures("app"))
+    elif module_path.name.startswith("test_attack_") or module_path.parent in SLOW:
+        module.add_marker(pytest.mark.slow)
+    return module
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Stores in turn for the rules that hold on each; servers in turn, by the file's `REDIS_SERVERS` if it has them."""
+    rules = metafunc.module.__name__.rpartition(".")[2].startswith("test_rules_")
+    if rules and "kind_of_store" in metafunc.fixturenames:
+        metafunc.parametrize("kind_of_store", STORES, indirect=True)
+    if "redis_server" in metafunc.fixturenames:
+        servers = getattr(metafunc.module, "REDIS_SERVERS", SERVERS)
+        metafunc.parametrize("redis_server", servers, indirect=True, ids=labelled)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test that runs on a server as slow; set up the App of `test_http_*.py` first; put long files first."""
+    for item in items:
+        if isinstance(item, pytest.Function):
+            if item.path.name.startswith("test_http_"):
+                set_up_app_first(item)
+            if runs_on_server(item):
+                item.add_marker(pytest.mark.slow)
+    put_longest_first(items)
+
+
+def put_longest_first(items: list[pytest.Item]) -> None:
+    """Order the files so that those with slow tests come first, the whole stack's before all.
+
+    A process takes a file at a time: a long one at the end would be waited for by all others.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path.parent.name != "whole", item.path not in slow))
+
+
+def set_up_app_first(item: pytest.Function) -> None:
+    """Order the test's fixtures so that `app` is made before the others.
+
+    Functions use the App that was made last. Another fixture of the test may make one with settings of its own, and
+    that is the one to use.
+    """
+    item.fixturenames.sort(key=lambda name: name != "app")
+
+
+def runs_on_server(item: pytest.Function) -> bool:
+    """Return whether the test's store, or one of its fixtures, is a process."""
+    chosen = getattr(item, "callspec", None)
+    kind = chosen.params.get("kind_of_store", "") if chosen else ""
+    return kind.startswith(("redis", "valkey")) or not RUNNING.isdisjoint(item.fixturenames)
 
 
 @pytest.fixture(scope="session")
@@ -79,9 +169,9 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMq]:
         yield server
 
 
-@pytest.fixture(params=SERVERS, ids=labelled)
+@pytest.fixture
 def redis_server(request: pytest.FixtureRequest, server_of: Callable[[str], RedisServer]) -> RedisServer:
-    """An empty Redis server, of every version at hand in turn."""
+    """An empty Redis server, of every version at hand in turn; Valkey among them where `REDIS_SERVERS` is EVERY."""
     return server_of(request.param).emptied()
 
 
@@ -113,13 +203,145 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
-def store(clock: HandClock) -> MemoryStore:
-    """A ledger for tests that do not care which, on the clock that moves by hand."""
-    return MemoryStore(clock)
+def kind_of_store(request: pytest.FixtureRequest) -> str:
+    """A store's name: each in turn in `test_rules_*.py`; none elsewhere."""
+    return str(getattr(request, "param", ""))
+
+
+@pytest.fixture
+def store(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Ledger]:
+    """An empty store on the clock that moves by hand: each in turn in `test_rules_*.py`, one in memory elsewhere."""
+    if kind_of_store:
+        yield from opened(kind_of_store, request, clock, Sharding())
+    else:
+        yield EmbeddedLedger(clock)
+
+
+@pytest.fixture
+def sharded(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Ledger]:
+    """A store whose queue `default` has eight shards."""
+    yield from opened(kind_of_store, request, clock, Sharding({"default": SHARDS}))
+
+
+@pytest.fixture
+def store_that_reports_deaths(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Ledger]:
+    """A store that adds a task `task.dead` for each task that dies."""
+    yield from opened(kind_of_store, request, clock, Sharding(), deaths=True)
+
+
+@pytest.fixture
+def store_of_two_queues(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Ledger]:
+    """A store in which a tenant may make two queues at most; the queue `wide` has eight shards."""
+    yield from opened(kind_of_store, request, clock, Sharding({"wide": SHARDS}), max_queues=2)
+
+
+@pytest.fixture
+def whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each number that a script gives a command in memory is one whose text is the same on every server."""
+    monkeypatch.setattr(embedded_server, "number", whole)
 
 
 @pytest.fixture
 def wire() -> Iterator[Wire]:
     """An App in place of the one before, as often as the test asks, until its end."""
-    with ExitStack() as opened:
-        yield lambda settings=None, **parts: opened.enter_context(wired_with(settings, **parts))
+    with ExitStack() as apps:
+        yield lambda settings=None, **parts: apps.enter_context(wired_with(settings, **parts))
+
+
+@pytest.fixture
+def outbox() -> Outbox:
+    """Where reminders go."""
+    return Outbox()
+
+
+@pytest.fixture
+def web() -> Web:
+    """Where webhooks go: it takes one."""
+    return Web(answer(204))
+
+
+@pytest.fixture
+def app(store: EmbeddedLedger, outbox: Outbox, web: Web) -> Iterator[App]:
+    """The functions' App, all of this process; every test of `test_http_*.py` has it."""
+    with wired_with(store=store, senders=dict.fromkeys(("email", "phone"), outbox), http=web) as app:
+        yield app
+
+
+@pytest.fixture
+def call_as(store: EmbeddedLedger) -> Iterator[CallAs]:
+    """The HTTP function as deployed, called for a caller with a token whose tenant is the claim `org_id`."""
+
+    def call(who: Caller, method: str, path: str, body: object = None, query: str = "", **headers: str) -> Answer:
+        return ask(method, path, body, query=query, authorizer=token(who), **headers)
+
+    settings = parse({"DUECOURSE_TENANT_FROM": "claim:org_id"})
+    with wired_with(settings, store=store, senders=dict.fromkeys(("email", "phone"), Outbox()), http=Ok()) as app:
+        assert app.access
+        yield call
+
+
+@pytest.fixture
+def bells(server: RedisServer) -> Iterator[BellSetter]:
+    """Bells in a server of the test's own."""
+    with bell_setter(server) as man:
+        yield man
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    """What a bridge did, in order."""
+    return Recorder()
+
+
+@pytest.fixture
+def replicas_do_not_come(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From its call on nobody waits a second for replicas that are not there, or stand still."""
+    return lambda: monkeypatch.setattr(script_calls, "WAIT_MS", 50)
+
+
+@cache
+def _loader(*_: object) -> object:
+    from botocore.loaders import create_loader
+
+    return create_loader()
+
+
+@pytest.fixture
+def aws_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys and a region that lead to no account, whatever the environment of this run has."""
+    import boto3
+    import botocore.session
+
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    account = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "eu-central-1"}
+    for name, value in account.items():
+        monkeypatch.setenv(name, value)
+    # boto3 keeps a session for the process, made with the first test's environment.
+    # Of all that a new one makes, only the models of AWS's services take time to read, and those are the same for each.
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    monkeypatch.setattr(botocore.session, "create_loader", _loader)
+
+
+@pytest.fixture(scope="module")
+def stack(request: pytest.FixtureRequest) -> "Iterator[Stack]":
+    """A local stack without schedules, with the variables in the module's `ENVIRONMENT`."""
+    from duecourse_local.harness.options import Options
+    from duecourse_local.harness.stack import Stack
+
+    with Stack(Options(tick=0, environment=request.module.ENVIRONMENT)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(stack: "Stack") -> Iterator[Api]:
+    """The HTTP API of that stack."""
+    with urllib3.PoolManager(retries=False, timeout=30) as http:
+        yield Api(http, stack.api)
+
+
+@pytest.fixture
+def http() -> Iterator[urllib3.PoolManager]:
+    """What asks an HTTP API, several threads at a time."""
+    with urllib3.PoolManager(retries=False, timeout=30, maxsize=10) as manager:
+        yield manager

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from duecourse.process import Handler
-from duecourse.routes.every import api, serve
-from duecourse.wiring import App
+from duecourse.app import App, Handler
+from duecourse.routes import api, serve
 
 __all__ = ["api", "handler"]
 

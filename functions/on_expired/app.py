@@ -3,12 +3,11 @@
 import logging
 from typing import Any
 
-from duecourse.domain.history import cut_detail
-from duecourse.domain.watch import show
-from duecourse.metrics import RungLine, WarmLine, measure
-from duecourse.process import Handler
-from duecourse.wire.events.rings import read_rings, read_warm_up, shards_of
-from duecourse.wiring import App
+from duecourse.app import App, Handler
+from duecourse.base.metrics import RungLine, WarmLine, measure
+from duecourse.ledger.task import cut_detail
+from duecourse.ledger.watched_keys import show
+from duecourse.ringing.bridge_event import read_rings, read_warm_up, shards_of
 
 log = logging.getLogger("duecourse.on_expired")
 
@@ -36,6 +35,8 @@ def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, Any]:
             Done=drained.done,
             Retried=drained.retried,
             Reclaimed=drained.reclaimed,
+            Lapsed=drained.lapsed,
+            LapsedAtTarget=drained.lapsed_at_target,
             Dead=drained.dead,
         )
     )

@@ -4,16 +4,14 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from duecourse.domain.history import cut_detail
-from duecourse.domain.lease import STEP_MS
-from duecourse.engine.failures import settle_failure
-from duecourse.engine.pauses import pauses
+from duecourse.app import App, Handler
+from duecourse.base.event_reader import batch_answer, read_each
+from duecourse.base.metrics import UndeliveredLine, measure
 from duecourse.errors import StoreUnavailable
-from duecourse.metrics import UndeliveredLine, measure
-from duecourse.process import Handler
-from duecourse.wire.events.failures import Failure, read_failure
-from duecourse.wire.events.messages import answer, read_each
-from duecourse.wiring import App
+from duecourse.ledger.task import STEP_MS, cut_detail
+from duecourse.running.failure_record import Failure, read_failure
+from duecourse.running.leases import settle_failure
+from duecourse.running.work import pauses
 
 log = logging.getLogger("duecourse.on_undelivered")
 
@@ -34,7 +32,7 @@ def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, Any]:
     for name, problem in reported.problems.items():
         log.error("a record cannot be read", extra={"message_id": name, "problem": problem})
     measure(UndeliveredLine(Undelivered=retried))
-    return answer(reported.batch, reported.problems)
+    return batch_answer(reported.batch, reported.problems)
 
 
 def _settled(app: App, failure: Failure, tries: Iterator[bool]) -> dict[str, int]:

@@ -6,14 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from duecourse.engine.survey import Survey
-from duecourse.engine.sweep import Ticked
+from duecourse.app import App, Handler
+from duecourse.base.event_reader import check_tick
+from duecourse.base.metrics import TickLine, measure
 from duecourse.errors import InvalidInput, StoreMisused, StoreUnavailable, bounded
-from duecourse.metrics import TickLine, measure
-from duecourse.ports.ledger import Away
-from duecourse.process import Handler
-from duecourse.wire.events.schedule import check_tick
-from duecourse.wiring import App
+from duecourse.ledger.operations import Away
+from duecourse.ringing.tick import Survey, TickResult
 
 log = logging.getLogger("duecourse.poll_tick")
 FILE = Path(__file__).with_name("schedules.yaml")
@@ -39,13 +37,13 @@ def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, int]:
     return answer
 
 
-def _sweep_and_stay(app: App, found: Survey | Away, remaining_ms: Callable[[], int]) -> Ticked | Away:
+def _sweep_and_stay(app: App, found: Survey | Away, remaining_ms: Callable[[], int]) -> TickResult | Away:
     """Sweep while rings are served, then stay for DUECOURSE_TICK_LINGER, or until DUECOURSE_MARGIN begins.
 
-    It stays though the store is away, which may be back in a second: the next tick is a minute away. Any other error
-    ends it at once.
+    The tick stays while the store is away; any other error ends it at once.
     """
-    from duecourse.lingering import Linger  # the bridge's code, which a tick that ends at once does without
+    # The store may be back in a second, and the next tick is a minute away.
+    from duecourse.ringing.linger import Linger  # the bridge's code, which a tick that ends at once does without
 
     linger = Linger(app, remaining_ms)
     linger.start()
@@ -70,7 +68,7 @@ def _survey(app: App, remaining_ms: Callable[[], int]) -> Survey | Away:
 
 
 def _apply_schedules(app: App) -> None:
-    """Make the schedules of the deployment's file. One that is wrong is logged at each tick, and stops none."""
+    """Make the schedules of the deployment's file. A wrong file is logged at each tick, and does not end it."""
     if not FILE.is_file():
         return
     try:
@@ -96,7 +94,7 @@ def _renew_zones(app: App, remaining_ms: Callable[[], int]) -> None:
         log.info("times of schedules are computed by newer time zones", extra={"schedules": renewed})
 
 
-def _sweep(app: App, found: Survey | Away, remaining_ms: Callable[[], int]) -> Ticked | Away:
+def _sweep(app: App, found: Survey | Away, remaining_ms: Callable[[], int]) -> TickResult | Away:
     """Sweep, drain and measure what was found, or answer why nothing could be."""
     if isinstance(found, Away):
         return found
@@ -112,6 +110,8 @@ def _sweep(app: App, found: Survey | Away, remaining_ms: Callable[[], int]) -> T
             Done=ticked.done,
             Retried=ticked.retried,
             Reclaimed=ticked.reclaimed,
+            Lapsed=ticked.lapsed,
+            LapsedAtTarget=ticked.lapsed_at_target,
             LeftOut=ticked.left_out,
         )
     )

@@ -1,9 +1,9 @@
 """The kind `reminder`: sends one message to one recipient a task."""
 
 from duecourse import Task
-from duecourse.domain.outcomes import Outcome
-from duecourse.handler import app_task_handler
-from duecourse.wiring import App
+from duecourse.app import App
+from duecourse.ledger.task import Outcome
+from duecourse.task_handlers import app_task_handler
 
 
 @app_task_handler

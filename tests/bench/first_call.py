@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from duecourse.bridge.rings import warm_event
-from duecourse_local.aws.account import CREDENTIALS
+from duecourse.ringing.bridge_event import warm_event
+from duecourse_local.harness.aws.account import CREDENTIALS
 from tests.bench.figures import Figure
 from tests.bench.server import BenchServer
-from tests.support.answering import Reply, answering
+from tests.support.http_server import Reply, answering
 from tests.support.project import ROOT
 
 ROUNDS = 9

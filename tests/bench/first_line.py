@@ -10,13 +10,13 @@ from pathlib import Path
 
 import psutil
 
-from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
-from duecourse.adapters.redis.connect import connect
-from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.task import NewTask
-from duecourse.wire.events.invocation import tasks_event
-from duecourse_local.aws.account import CREDENTIALS
-from duecourse_local.stack.stack import Stack
+from duecourse.ledger.connect import connect
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import NewTask
+from duecourse.running.task_event import tasks_event
+from duecourse.services.aws import LambdaInvoker
+from duecourse_local.harness.aws.account import CREDENTIALS
+from duecourse_local.harness.stack import Stack
 from tests.bench.figures import Figure
 from tests.bench.server import BenchServer
 from tests.support.probe import FUNCTION, Line, Probe
@@ -38,7 +38,7 @@ def figures(server: BenchServer, _pending: int) -> Iterator[Figure]:
         probe = Probe(Path(folder))
         with Stack(probe.options(SETTINGS, store=server.url)) as stack, connect(server.url) as client:
             os.environ.update(CREDENTIALS, AWS_ENDPOINT_URL_LAMBDA=stack.lambda_url)
-            bench = _Bench(probe, RedisStore(client), stack)
+            bench = _Bench(probe, Ledger(client), stack)
             yield Figure("own function, the first task after up", _shown(bench.run(1, 1)), FIRST_AIM)
             bench.run(TASKS, OVER_MS)  # the processes that it takes are there after that
             late = _shown(bench.run(TASKS, OVER_MS))
@@ -48,7 +48,7 @@ def figures(server: BenchServer, _pending: int) -> Iterator[Figure]:
 
 
 class _Bench:
-    def __init__(self, probe: Probe, store: RedisStore, stack: Stack) -> None:
+    def __init__(self, probe: Probe, store: Ledger, stack: Stack) -> None:
         self._probe = probe
         self._store = store
         self._stack = stack

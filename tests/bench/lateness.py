@@ -8,24 +8,24 @@ from contextlib import contextmanager
 
 import redis
 
-from duecourse.adapters.calendar.calendar import ZonedCalendar
-from duecourse.adapters.redis.bells import RedisBells
-from duecourse.adapters.redis.connect import connect
-from duecourse.adapters.redis.store import RedisStore
+from duecourse.app import App, Parts
+from duecourse.base.ids import new_id
+from duecourse.base.json_text import Json
 from duecourse.bridge import Bridge
-from duecourse.bridge.rings import Invoked
-from duecourse.domain.outcomes import Done
-from duecourse.domain.task import Json, NewTask, Task, new_id
-from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.firing import Firer
-from duecourse.engine.run import Kind, Runner
-from duecourse.engine.threads import Threads
-from duecourse.lingering import Linger
-from duecourse.outside import Parts
-from duecourse.ports.tasks import MAX_ADD
+from duecourse.ledger.connect import connect
+from duecourse.ledger.operations import MAX_ADD
+from duecourse.ledger.redis_bells import RedisBells
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import Done, NewTask, Task
+from duecourse.ringing.bridge import LambdaRingHandler
+from duecourse.ringing.bridge_event import read_rings, shards_of
+from duecourse.ringing.linger import Linger
+from duecourse.running.drain import Drainer, Limits
+from duecourse.running.run import Kind, Runner
+from duecourse.running.threads import Threads
+from duecourse.schedules.calendar import Calendar
+from duecourse.schedules.firing import Firer
 from duecourse.settings import Settings
-from duecourse.wire.events.rings import read_rings, shards_of
-from duecourse.wiring import App
 from tests.bench.figures import Figure, lateness
 from tests.bench.server import BenchServer
 from tests.support.engine import targets_of
@@ -47,7 +47,7 @@ def figures(server: BenchServer, pending: int) -> Iterator[Figure]:
     """2,000 tasks due at random instants within 20 s, claimed in the process that serves the rings."""
     with connect(server.url) as client:
         client.flushall()
-        add_all([NewTask(new_id(), "report", delay_ms=HOUR_MS + i) for i in range(pending)], RedisStore(client))
+        add_all([NewTask(new_id(), "report", delay_ms=HOUR_MS + i) for i in range(pending)], Ledger(client))
         yield _measure(f"late, beside {pending:,} pending tasks", server.url, probes_of(["default"]))
         client.flushall()
         _foreign_keys(client, pending)
@@ -71,12 +71,12 @@ class InProcess:
     `late` is of tasks, `occurrences_late` of occurrences of schedules (ms).
     """
 
-    def __init__(self, store: RedisStore) -> None:
+    def __init__(self, store: Ledger) -> None:
         self.late: list[int] = []
         self.occurrences_late: list[int] = []
         self._threads = Threads(4)
         runner = Runner(lambda _kind: self._note, None, store.now, random.Random())
-        fire = Firer(store, ZonedCalendar()).fire
+        fire = Firer(store, Calendar()).fire
         self._drainer = Drainer(store, runner, targets_of({}, self), self._threads, Limits(60_000, 0), fire)
 
     def invoke(self, function: str, event: Json) -> Json:
@@ -102,8 +102,8 @@ class InProcess:
 def bridged(url: str, *, events: bool = True) -> Iterator[InProcess]:
     """A bridge that is ready, and the service that it invokes."""
     with connect(url) as client:
-        service = InProcess(RedisStore(client))
-        bridge = Bridge(RedisBells(url, "duecourse", events=events), Invoked(service, "on_expired"))
+        service = InProcess(Ledger(client))
+        bridge = Bridge(RedisBells(url, "duecourse", events=events), LambdaRingHandler(service, "on_expired"))
         bridge.start()
         assert bridge.wait_ready(30)
         yield service
@@ -113,7 +113,7 @@ def bridged(url: str, *, events: bool = True) -> Iterator[InProcess]:
 
 def _measure(name: str, url: str, probes: Sequence[NewTask], *, events: bool = True) -> Figure:
     with bridged(url, events=events) as service, connect(url) as client:
-        add_all(probes, RedisStore(client))
+        add_all(probes, Ledger(client))
         until(lambda: len(service.late) >= len(probes), seconds=120, every=0.1)
     return Figure(name, lateness(service.late), AIM)
 
@@ -127,7 +127,7 @@ def _measure_linger(name: str, url: str, probes: Sequence[NewTask], *, events: b
         return Done()
 
     with connect(url) as client, _ticking(url, note, events="on" if events else "off"):
-        add_all(probes, RedisStore(client))
+        add_all(probes, Ledger(client))
         until(lambda: len(late) >= len(probes), seconds=120, every=0.1)
     return Figure(name, lateness(late), LINGER_AIM)
 
@@ -175,7 +175,7 @@ def probes_of(queues: Sequence[str]) -> list[NewTask]:
     return [NewTask(new_id(), "probe", queue=queues[i % len(queues)], delay_ms=delay) for i, delay in enumerate(delays)]
 
 
-def add_all(tasks: Sequence[NewTask], store: RedisStore) -> None:
+def add_all(tasks: Sequence[NewTask], store: Ledger) -> None:
     for start in range(0, len(tasks), MAX_ADD):
         store.add(tasks[start : start + MAX_ADD])
 

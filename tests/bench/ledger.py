@@ -7,15 +7,15 @@ from functools import cache, partial
 
 import redis
 
-from duecourse.adapters.redis.connect import connect
-from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.outcomes import Done, Ending, Settlement
-from duecourse.domain.queues import Rate
-from duecourse.domain.task import DEFAULT_QUEUE, NewTask, Shard, Task, new_id
-from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.run import Kind, Runner
-from duecourse.engine.threads import Threads
-from duecourse.ports.tasks import MAX_ADD
+from duecourse.base.ids import new_id
+from duecourse.ledger.connect import connect
+from duecourse.ledger.operations import MAX_ADD
+from duecourse.ledger.queue import Rate
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import DEFAULT_QUEUE, Done, Ending, NewTask, Settlement, Shard, Task
+from duecourse.running.drain import Drainer, Limits
+from duecourse.running.run import Kind, Runner
+from duecourse.running.threads import Threads
 from tests.bench.figures import Figure, in_turn, per_second
 from tests.bench.server import BenchServer
 from tests.support.engine import fire_nothing, targets_of
@@ -34,7 +34,7 @@ SHARD = Shard()
 def figures(server: BenchServer, pending: int) -> Iterator[Figure]:
     """Each on an empty database."""
     with connect(server.url) as client:
-        store = RedisStore(client)
+        store = Ledger(client)
         for section in (_single, _bulk, _weight, _claim_and_settle, _claim_beside_settle, _engine):
             client.flushall()
             yield section(client, store, pending)
@@ -47,12 +47,12 @@ def _tasks(count: int, delay_ms: int = 0) -> list[NewTask]:
     return [NewTask(new_id(), "report", PAYLOAD, delay_ms=delay_ms + i if delay_ms else 0) for i in range(count)]
 
 
-def _fill(store: RedisStore, count: int, delay_ms: int = 0, queue: str = DEFAULT_QUEUE) -> None:
+def _fill(store: Ledger, count: int, delay_ms: int = 0, queue: str = DEFAULT_QUEUE) -> None:
     for start in range(0, count, MAX_ADD):
         store.add([task._replace(queue=queue) for task in _tasks(min(MAX_ADD, count - start), delay_ms)])
 
 
-def _single(client: redis.Redis, store: RedisStore, _pending: int) -> Figure:
+def _single(client: redis.Redis, store: Ledger, _pending: int) -> Figure:
     noop = client.script_load("return 1")
 
     def call() -> int:
@@ -91,7 +91,7 @@ def _pairs(client: redis.Redis) -> Callable[[], int]:
     return pairs
 
 
-def _bulk(client: redis.Redis, store: RedisStore, _pending: int) -> Figure:
+def _bulk(client: redis.Redis, store: Ledger, _pending: int) -> Figure:
     batches = iter([_tasks(MAX_ADD, HOUR_MS) for _ in range(2 * 10 * ROUNDS)])
 
     def add() -> int:
@@ -108,14 +108,14 @@ def _bulk(client: redis.Redis, store: RedisStore, _pending: int) -> Figure:
     )
 
 
-def _weight(client: redis.Redis, store: RedisStore, pending: int) -> Figure:
+def _weight(client: redis.Redis, store: Ledger, pending: int) -> Figure:
     empty = client.info("memory")["used_memory"]
     _fill(store, pending, HOUR_MS)
     weight = (client.info("memory")["used_memory"] - empty) / pending
     return Figure("memory of a pending task", f"{weight:.0f} bytes", "≤ 450 bytes", "payload 120 bytes, all indexes")
 
 
-def _claim_and_settle(client: redis.Redis, store: RedisStore, pending: int) -> Figure:
+def _claim_and_settle(client: redis.Redis, store: Ledger, pending: int) -> Figure:
     """By one worker, one after the other: of one tenant without limits, and of a hundred with all of them on."""
     each = pending // ROUNDS // BATCH * BATCH
     free, limited = Shard("free"), _limited(store, ROUNDS * each)
@@ -130,7 +130,7 @@ def _claim_and_settle(client: redis.Redis, store: RedisStore, pending: int) -> F
     )
 
 
-def _claim_beside_settle(client: redis.Redis, store: RedisStore, pending: int) -> Figure:
+def _claim_beside_settle(client: redis.Redis, store: Ledger, pending: int) -> Figure:
     """By one worker that claims while it settles what it had before, as a drain does."""
     each = pending // ROUNDS // BATCH * BATCH
     shard = _limited(store, ROUNDS * each)
@@ -145,7 +145,7 @@ def _claim_beside_settle(client: redis.Redis, store: RedisStore, pending: int) -
 
 
 def _claim_and_settle_in_a_crowd(
-    server: BenchServer, store: RedisStore, pending: int, crowd: ProcessPoolExecutor
+    server: BenchServer, store: Ledger, pending: int, crowd: ProcessPoolExecutor
 ) -> Figure:
     """By workers beside one another, each a process of its own: what the store bears."""
     each = pending // ROUNDS // WORKERS // BATCH * BATCH
@@ -165,7 +165,7 @@ def _claim_and_settle_in_a_crowd(
     )
 
 
-def _limited(store: RedisStore, count: int) -> Shard:
+def _limited(store: Ledger, count: int) -> Shard:
     """A queue with every limit, each wide enough never to be reached, and due tasks of a hundred tenants."""
     wide = Rate(10**6, 1_000)
     store.configure("limited", {"max_running": 10**6, "tenant_max_running": 10**6, "rate": wide})
@@ -174,14 +174,14 @@ def _limited(store: RedisStore, count: int) -> Shard:
     return Shard("limited")
 
 
-def _drain(store: RedisStore, shard: Shard, count: int) -> int:
+def _drain(store: Ledger, shard: Shard, count: int) -> int:
     done = 0
     while done < count:
         done += _settle(store, shard, _claim(store, shard))
     return done
 
 
-def _drain_beside(store: RedisStore, shard: Shard, count: int, clerk: ThreadPoolExecutor) -> int:
+def _drain_beside(store: Ledger, shard: Shard, count: int, clerk: ThreadPoolExecutor) -> int:
     done, tasks = 0, _claim(store, shard)
     for _ in range(count // BATCH - 1):
         settling = clerk.submit(_settle, store, shard, tasks)
@@ -190,16 +190,16 @@ def _drain_beside(store: RedisStore, shard: Shard, count: int, clerk: ThreadPool
     return done + _settle(store, shard, tasks)
 
 
-def _claim(store: RedisStore, shard: Shard) -> list[Task]:
+def _claim(store: Ledger, shard: Shard) -> list[Task]:
     return store.claim(shard, BATCH, lease_ms=60_000).tasks
 
 
-def _settle(store: RedisStore, shard: Shard, tasks: Sequence[Task]) -> int:
+def _settle(store: Ledger, shard: Shard, tasks: Sequence[Task]) -> int:
     return len(store.settle(shard, [Settlement(t.id, t.tenant, t.token, Ending.DONE) for t in tasks]))
 
 
 def _drain_there(url: str, shard: Shard, count: int) -> int:
-    return _drain(RedisStore(_client_there(url)), shard, count)
+    return _drain(Ledger(_client_there(url)), shard, count)
 
 
 def _pairs_there(url: str) -> int:
@@ -212,7 +212,7 @@ def _client_there(url: str) -> redis.Redis:
     return connect(url)
 
 
-def _engine(client: redis.Redis, store: RedisStore, pending: int) -> Figure:
+def _engine(client: redis.Redis, store: Ledger, pending: int) -> Figure:
     """A resident worker: of tasks whose handler reads what they carry, and of tasks whose handler does not."""
     shards = [Shard(f"engine-{n}") for n in range(2 * ROUNDS)]
     for shard in shards:
@@ -232,7 +232,7 @@ def _reads(task: Task) -> Done:
     return Done(len(task.payload["user"]))
 
 
-def _work(store: RedisStore, shard: Shard, kind: Kind) -> int:
+def _work(store: Ledger, shard: Shard, kind: Kind) -> int:
     threads = Threads(THREADS)
     runner = Runner(lambda _kind: kind, None, store.now, random.Random())
     drainer = Drainer(store, runner, targets_of({}, Nobody()), threads, Limits(60_000, 0), fire_nothing)

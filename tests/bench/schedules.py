@@ -11,15 +11,15 @@ from typing import Any
 
 import redis
 
-from duecourse.adapters.calendar.calendar import ZonedCalendar
-from duecourse.adapters.redis.connect import connect
-from duecourse.adapters.redis.store import RedisStore
-from duecourse.client import Client
-from duecourse.domain.schedule import Became, Cron, Every, Occurrence, Progress, Rule, Schedule
-from duecourse.domain.task import NewTask, new_id
-from duecourse.process import PROCESS
+from duecourse.app import PROCESS, App
+from duecourse.base.ids import new_id
+from duecourse.client.client import Client
+from duecourse.ledger.connect import connect
+from duecourse.ledger.schedule import Became, Cron, Every, Occurrence, Progress, Rule, Schedule
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import NewTask
+from duecourse.schedules.calendar import Calendar
 from duecourse.settings import Settings
-from duecourse.wiring import App
 from tests.bench.figures import Figure, in_turn, lateness, per_second
 from tests.bench.lateness import AIM, FIRST_MS, OVER_MS, PROBES, add_all, bridged, probes_of
 from tests.bench.ledger import HOUR_MS, PAYLOAD, ROUNDS
@@ -27,7 +27,7 @@ from tests.bench.server import BenchServer
 from tests.support.functions import Context, load, saved
 from tests.support.wait import until
 
-ZONES = ZonedCalendar().version
+ZONES = Calendar().version
 CRON = Cron("0 9 * * MON-FRI")
 ADDS = 500
 TASK: Any = {"kind": "webhook", "payload": {"url": f"https://a.example/{'x' * 92}"}, "delay": "PT1H"}
@@ -42,7 +42,7 @@ SCHEDULE: Any = {
 def figures(server: BenchServer, pending: int) -> Iterator[Figure]:
     """Each on an empty database."""
     with connect(server.url) as client:
-        store = RedisStore(client)
+        store = Ledger(client)
         for section in (_weight, _adds, _lateness):
             client.flushall()
             yield section(client, store, server.url, pending)
@@ -51,17 +51,17 @@ def figures(server: BenchServer, pending: int) -> Iterator[Figure]:
             yield from _adds_of_users()
 
 
-def _put(store: RedisStore, id: str, nominal: int, recent: tuple[Occurrence, ...] = ()) -> None:
+def _put(store: Ledger, id: str, nominal: int, recent: tuple[Occurrence, ...] = ()) -> None:
     schedule = Schedule(id, "report", Rule(CRON, nominal, "Europe/Vienna"), PAYLOAD, by="http")
     progress = Progress(nominal=nominal, next_at=nominal, fired=len(recent), zones=ZONES, recent=recent)
     store.put_schedule(schedule, progress)
 
 
-def _weight(client: redis.Redis, store: RedisStore, _url: str, pending: int) -> Figure:
+def _weight(client: redis.Redis, store: Ledger, _url: str, pending: int) -> Figure:
     """Before the first occurrence, and with ten that are remembered."""
     later = store.now() + HOUR_MS
     since = Rule(CRON, later - 20 * 24 * HOUR_MS, "Europe/Vienna")
-    ten = tuple(Occurrence(at, Became.DONE) for at in islice(ZonedCalendar().times(since, since.starts_at), 10))
+    ten = tuple(Occurrence(at, Became.DONE) for at in islice(Calendar().times(since, since.starts_at), 10))
     weights = []
     for recent in ((), ten):
         client.flushall()
@@ -77,7 +77,7 @@ def _weight(client: redis.Redis, store: RedisStore, _url: str, pending: int) -> 
     )
 
 
-def _adds(client: redis.Redis, store: RedisStore, _url: str, _pending: int) -> Figure:
+def _adds(client: redis.Redis, store: Ledger, _url: str, _pending: int) -> Figure:
     later = store.now() + HOUR_MS
     spent: dict[str, float] = {"task": 0, "schedule": 0}
 
@@ -134,7 +134,7 @@ def _used_s(client: redis.Redis) -> float:
     return float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
 
 
-def _lateness(_client: redis.Redis, store: RedisStore, url: str, _pending: int) -> Figure:
+def _lateness(_client: redis.Redis, store: Ledger, url: str, _pending: int) -> Figure:
     """Half are tasks, half occurrences of schedules that fire once: due at random instants of 20 seconds."""
     with bridged(url) as service:
         begin = store.now() + FIRST_MS

@@ -6,15 +6,14 @@ from typing import Any
 
 import redis
 
-from duecourse.adapters.redis.connect import connect
-from duecourse.adapters.redis.scripts import load
-from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.pages import Wanted
-from duecourse.domain.queues import Rate
-from duecourse.domain.task import NewTask, Shard, Status, Task, new_id
-from duecourse.ports.leases import MAX_CLAIM, Lease
-from duecourse.ports.tasks import MAX_ADD, Move
+from duecourse.base.ids import new_id
+from duecourse.ledger.connect import connect
+from duecourse.ledger.many_tasks import TaskFilter
+from duecourse.ledger.operations import MAX_ADD, MAX_CLAIM, Lease, Move
+from duecourse.ledger.queue import Rate
+from duecourse.ledger.script_calls import load
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import Ending, NewTask, Settlement, Shard, Status, Task
 from tests.bench.figures import Figure
 from tests.bench.ledger import HOUR_MS, PAYLOAD
 from tests.bench.server import BenchServer
@@ -23,8 +22,8 @@ from tests.support.wait import until
 LARGE = '{"text":"' + "x" * (255 * 1024 - 11) + '"}'
 """255 KB."""
 LARGE_TASKS = 300
-GROUP = 16
-"""How many of them are moved in one step: a reminder is 4 MB at most."""
+GROUP = 40
+"""How many of them are moved in one step: a reminder is 10 MB at most."""
 TENANTS = 10_000
 ROUNDS = 10
 MANY, BIG, DYING = Shard("many"), Shard("big"), Shard("dying")
@@ -39,7 +38,7 @@ def figures(server: BenchServer, pending: int) -> Iterator[Figure]:
         client.config_set("slowlog-max-len", 1_000_000)
         client.config_set("slowlog-log-slower-than", 500)
         client.slowlog_reset()
-        store = RedisStore(client)
+        store = Ledger(client)
         _fill(store, pending)
         for work in (_many, _large, _dying):
             work(store)
@@ -55,7 +54,7 @@ def figures(server: BenchServer, pending: int) -> Iterator[Figure]:
     )
 
 
-def _fill(store: RedisStore, pending: int) -> None:
+def _fill(store: Ledger, pending: int) -> None:
     """Half of them due, half in an hour."""
     store.configure(MANY.queue, {"max_running": 10**6, "tenant_max_running": 10**6, "rate": Rate(10**6, 1_000)})
     for start in range(0, pending, MAX_ADD):
@@ -70,14 +69,14 @@ def _fill(store: RedisStore, pending: int) -> None:
         store.add([NewTask(new_id(), "report", LARGE, DYING.queue, deadline_ms=1)])
 
 
-def _many(store: RedisStore) -> None:
+def _many(store: Ledger) -> None:
     for _ in range(ROUNDS):
         claimed = store.claim(MANY, MAX_CLAIM, lease_ms=60_000).tasks
         store.extend(MANY, [Lease(t.id, t.token, t.tenant) for t in claimed], 60_000)
         store.settle(MANY, [_end(task, n) for n, task in enumerate(claimed)])
         store.sweep(MANY, retention_ms=0)
     for tenant in ("t1", "t3"):
-        waiting = store.page(MANY.queue, Wanted(Status.SCHEDULED), None, 100, tenant).tasks
+        waiting = store.page(MANY.queue, TaskFilter(Status.SCHEDULED), None, 100, tenant).tasks
         store.move(MANY.queue, [Move(task.id, delay_ms=1) for task in waiting], tenant)
         store.throttle(MANY, tenant)
         store.cancel(MANY.queue, [task.id for task in waiting], tenant=tenant)
@@ -85,20 +84,20 @@ def _many(store: RedisStore) -> None:
     store.lateness_of([MANY])
 
 
-def _large(store: RedisStore) -> None:
+def _large(store: Ledger) -> None:
     members = store.group(BIG.queue, "g")[:GROUP]
     store.move(BIG.queue, [Move(task.id, delay_ms=0) for task in members], group="g")
     for _ in range(ROUNDS):
         claimed = store.claim(BIG, MAX_CLAIM, lease_ms=60_000).tasks
         store.settle(BIG, [_end(task, n) for n, task in enumerate(claimed)])
         store.sweep(BIG, retention_ms=0)
-    dead = store.page(BIG.queue, Wanted(Status.DEAD), None, 100).tasks
+    dead = store.page(BIG.queue, TaskFilter(Status.DEAD), None, 100).tasks
     store.replay(BIG.queue, [task.id for task in dead])
     for task in dead[:5]:
         store.take(BIG.queue, task.id, lease_ms=60_000, group="g")
 
 
-def _dying(store: RedisStore) -> None:
+def _dying(store: Ledger) -> None:
     until(lambda: not store.claim(DYING, MAX_CLAIM, lease_ms=60_000).died, seconds=60, every=0)
     for _ in range(ROUNDS):
         store.sweep(DYING, retention_ms=0)
@@ -112,7 +111,7 @@ def _end(task: Task, number: int) -> Settlement:
 
 def _worst(client: redis.Redis) -> dict[str, float]:
     """The longest run of each script in milliseconds, the slowest first."""
-    folder = files("duecourse.adapters.redis") / "lua"
+    folder = files("duecourse.ledger") / "lua"
     names = {load(path.name[:-4]).sha: path.name for path in folder.iterdir() if path.name.endswith(".lua")}
     entries: Any = client.slowlog_get(1_000_000)
     worst: dict[str, float] = {}

@@ -5,26 +5,26 @@ import random
 import sys
 import time
 
-from duecourse.adapters.calendar.calendar import ZonedCalendar
-from duecourse.adapters.redis.bells import RedisBells
-from duecourse.adapters.redis.connect import connect
-from duecourse.adapters.redis.store import RedisStore
+from duecourse.base.ids import new_id
 from duecourse.bridge import Bridge
-from duecourse.bridge.rings import Invoked
-from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.queues import Rate
-from duecourse.domain.schedule import Every, Progress, Rule, Schedule
-from duecourse.domain.task import NewTask, Shard, new_id
+from duecourse.ledger.connect import connect
+from duecourse.ledger.queue import Rate
+from duecourse.ledger.redis_bells import RedisBells
+from duecourse.ledger.schedule import Every, Progress, Rule, Schedule
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import Ending, NewTask, Settlement, Shard
+from duecourse.ringing.bridge import LambdaRingHandler
+from duecourse.schedules.calendar import Calendar
 from tests.bench.lateness import InProcess
 
 BATCHES = {"free": (200, 20), "limited": (200, 20), "single": (1, 1_000)}
 """Of each slice, the tasks of a claim and how many claims it has."""
 PAYLOAD = '{"user":"' + "x" * 109 + '"}'
 LATE, OVER_MS = 700, 8_000
-ZONES = ZonedCalendar().version
+ZONES = Calendar().version
 
 
-def work(store: RedisStore, client: object, name: str) -> list[float]:
+def work(store: Ledger, client: object, name: str) -> list[float]:
     """Claim and settle what was added before; answers the time on the wall and the server's (s)."""
     size, claims = BATCHES[name]
     shard = Shard(name)
@@ -51,10 +51,10 @@ def used_s(client: object) -> float:
     return float(told["used_cpu_user_main_thread"]) + float(told["used_cpu_sys_main_thread"])
 
 
-def late(url: str, store: RedisStore, *, schedules: bool) -> list[int]:
+def late(url: str, store: Ledger, *, schedules: bool) -> list[int]:
     """Lateness (ms) of tasks by a bridge, or of occurrences of schedules that fire once."""
     service = InProcess(store)
-    bridge = Bridge(RedisBells(url, "duecourse", events=True), Invoked(service, "on_expired"))
+    bridge = Bridge(RedisBells(url, "duecourse", events=True), LambdaRingHandler(service, "on_expired"))
     bridge.start()
     assert bridge.wait_ready(30)
     delays = [1_000 + random.randrange(OVER_MS) for _ in range(LATE)]
@@ -72,7 +72,7 @@ def late(url: str, store: RedisStore, *, schedules: bool) -> list[int]:
     return found
 
 
-def put_once(store: RedisStore, at: int) -> None:
+def put_once(store: Ledger, at: int) -> None:
     """Add a schedule that fires once, at an instant (epoch ms)."""
     rule = Rule(Every(3_600_000), at, until=at)
     store.put_schedule(Schedule(new_id(), "probe", rule, "{}"), Progress(nominal=at, next_at=at, zones=ZONES))
@@ -81,7 +81,7 @@ def put_once(store: RedisStore, at: int) -> None:
 def main(url: str) -> None:
     """Answer each line's slice."""
     with connect(url) as client:
-        store = RedisStore(client)
+        store = Ledger(client)
         for line in sys.stdin:
             name = line.strip()
             if name in {"late", "fired"}:

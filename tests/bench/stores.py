@@ -4,11 +4,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from duecourse.adapters.embedded.leveldb import LevelDisk
-from duecourse.adapters.embedded.store import EmbeddedStore, MemoryStore
-from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.task import NewTask, Shard
-from duecourse.ports.tasks import MAX_ADD
+from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.embedded.leveldb import LevelDisk
+from duecourse.ledger.operations import MAX_ADD
+from duecourse.ledger.task import Ending, NewTask, Settlement, Shard
 from tests.bench.ledger import BATCH, HOUR_MS, PAYLOAD
 
 COUNT = 50_000
@@ -17,14 +16,14 @@ SINGLE = 2_000
 
 def main() -> None:
     """Print the figures of both."""
-    _tell("memory", MemoryStore())
+    _tell("memory", EmbeddedLedger())
     with tempfile.TemporaryDirectory(prefix="duecourse-") as folder:
-        store = EmbeddedStore(disk=LevelDisk(str(Path(folder) / "ledger")))
+        store = EmbeddedLedger(disk=LevelDisk(str(Path(folder) / "ledger")))
         _tell("leveldb, synced", store)
         store.close()
 
 
-def _tell(name: str, store: EmbeddedStore) -> None:
+def _tell(name: str, store: EmbeddedLedger) -> None:
     tasks = [NewTask(f"t-{n}", "report", PAYLOAD) for n in range(COUNT)]
     singles = [NewTask(f"s-{n}", "report", PAYLOAD, delay_ms=HOUR_MS) for n in range(SINGLE)]
     began = time.perf_counter()

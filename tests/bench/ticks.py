@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 import redis
 
-from duecourse.adapters.redis.connect import connect
-from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.task import NewTask, Shard
-from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.run import Runner
-from duecourse.engine.sweep import Retention, Sweeper
-from duecourse.engine.threads import Threads
-from duecourse.ports.tasks import MAX_ADD
+from duecourse.ledger.connect import connect
+from duecourse.ledger.operations import MAX_ADD
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import NewTask, Shard
+from duecourse.ringing.tick import Retention, Sweeper
+from duecourse.running.drain import Drainer, Limits
+from duecourse.running.run import Runner
+from duecourse.running.threads import Threads
 from tests.bench.figures import Figure
 from tests.bench.ledger import Nobody
 from tests.bench.server import BenchServer
@@ -38,7 +38,7 @@ def figures(server: BenchServer, _pending: int) -> Iterator[Figure]:
 
 
 def _tick(client: redis.Redis, count: int) -> Figure:
-    store = RedisStore(client)
+    store = Ledger(client)
     for n in range(count):
         store.add([NewTask("later", "report", "1", f"q{n}", delay_ms=DAY_MS)])
     threads = Threads(1)
@@ -56,7 +56,7 @@ def _tick(client: redis.Redis, count: int) -> Figure:
 
 
 def _stats(client: redis.Redis) -> Figure:
-    store = RedisStore(client)
+    store = Ledger(client)
     for first in range(0, TENANTS, MAX_ADD):
         store.add([NewTask("due", "report", "1", RING.queue, f"t{first + n}") for n in range(MAX_ADD)])
     while client.zcard("duecourse:{ring/0}:heads"):

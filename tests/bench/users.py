@@ -10,13 +10,13 @@ from typing import Any
 import redis
 import urllib3
 
-from duecourse.client import Client, TaskFields
-from duecourse.process import PROCESS
+from duecourse.app import PROCESS, App
+from duecourse.client.client import Client
+from duecourse.client.typed_dicts import TaskFields
 from duecourse.settings import Settings
-from duecourse.wire.http.batch import MAX_BATCH
-from duecourse.wiring import App
-from duecourse_local.stack.options import Options, Precision
-from duecourse_local.stack.stack import Stack
+from duecourse.tasks.http import MAX_BATCH
+from duecourse_local.harness.options import Options, Precision
+from duecourse_local.harness.stack import Stack
 from tests.bench.figures import Figure, in_turn, lateness, per_second
 from tests.bench.ledger import PAYLOAD, ROUNDS
 from tests.bench.server import BenchServer

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 
 import redis
 
-from duecourse.adapters.redis.bells import RedisBells
-from duecourse.adapters.redis.connect import connect
+from duecourse.base.json_text import Json
 from duecourse.bridge import Bridge
-from duecourse.bridge.rings import Ring
-from duecourse.domain.task import Json
-from duecourse.domain.watch import Expired, Pattern, Watchlist
-from duecourse.ports.bells import Sound, What
+from duecourse.ledger.bells import BellEvent, BellMessage
+from duecourse.ledger.connect import connect
+from duecourse.ledger.redis_bells import RedisBells
+from duecourse.ledger.watched_keys import ExpiredKey, Pattern, Watchlist
+from duecourse.ringing.bridge_event import Ring
 from tests.bench.figures import Figure, lateness
 from tests.bench.server import BenchServer
 
@@ -42,7 +42,7 @@ class Notes:
     def drain(self, _rings: Sequence[Ring]) -> Json:
         """There are no tasks."""
 
-    def note(self, expired: Sequence[Expired]) -> Json:
+    def note(self, expired: Sequence[ExpiredKey]) -> Json:
         """Write down how late each was heard; it is named for when it was due."""
         self.late += [one.heard_at - int(one.key.split(b"-")[1]) for one in expired]
 
@@ -66,11 +66,11 @@ def _cost_of_strangers(server: BenchServer, client: redis.Redis) -> Figure:
     hearing = bells.primaries()[""].subscribe()
     pipe = client.pipeline(transaction=False)
     for n in range(FOREIGN):
-        pipe.publish(bells.channel(What.EXPIRED), f"session:{n}")
+        pipe.publish(bells.channel(BellEvent.EXPIRED), f"session:{n}")
     pipe.execute()
     client.publish("duecourse:{default/0}:head", 7)
     began = time.perf_counter()
-    assert isinstance(hearing.hear(60), Sound), "what was sent last"
+    assert isinstance(hearing.hear(60), BellMessage), "what was sent last"
     spent = time.perf_counter() - began
     hearing.close()
     bells.close()

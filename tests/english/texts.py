@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import cfn_flip  # type: ignore[import-untyped]
 import typer.main
 
+from duecourse.api.watched_keys import WatchSetting
 from duecourse.errors import DuecourseError
 from duecourse.settings import variables
-from duecourse.wire.settings.watches import WatchSetting
 from duecourse_local.cli.app import app
-from duecourse_local.reference.api import document
 from duecourse_local.reference.metrics import metrics
-from duecourse_local.reference.openapi import every
+from duecourse_local.reference.openapi import document, every
 from tests.english import messages
 from tests.english.docstrings import docstrings
 from tests.english.rules import CODING, DESCRIBING, NAMING, TELLING, Rule, plain
@@ -26,7 +25,7 @@ from tests.support.source import sources
 SAID = ("description", "summary", "Description", "AlarmDescription", "ConstraintDescription")
 MADE = ("example", "examples")
 """What is in these is not said but shown."""
-CODE = ("layers/core/duecourse", "local", "functions")
+CODE = ("layers/core", "local", "functions")
 WRITTEN = (DOCS / "api.md", DOCS / "reference" / "settings.md", DOCS / "reference" / "metrics.md")
 """Pages whose texts are looked at where they come from."""
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import urllib3
 
-from duecourse.domain.credential import CredentialName
-from duecourse.domain.times import DURATION_PATTERN, RATE_PATTERN
+from duecourse.api.fields import INSTANT_SCHEMA
+from duecourse.base.times import DURATION_PATTERN, RATE_PATTERN
+from duecourse.guard.http_types import CredentialName
+from duecourse.queries.http import EXAMPLE
 from duecourse.settings import Settings
-from duecourse.wire.http.fields import INSTANT_SCHEMA
-from duecourse.wire.http.queries import EXAMPLE
-from duecourse_local.aws.keyring import Keyring
-from duecourse_local.stack.options import Options, Precision
-from duecourse_local.stack.stack import Stack
+from duecourse_local.harness.aws.keyring import Keyring
+from duecourse_local.harness.options import Options, Precision
+from duecourse_local.harness.stack import Stack
 from tests.fuzz import scene
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,7 @@ KNOWN = CredentialName("-", "billing")
 """The one credential that queries may name: another ends them at once."""
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 TEXTS = {DURATION_PATTERN: ["PT5M", "1h30m", "500ms", "90"], RATE_PATTERN: ["10/s", "600/m", "10/PT1S"]}
-"""Texts in place of each pattern that `tests/unit/test_one_grammar.py` compares with its reader."""
+"""Texts in place of each pattern that `tests/base/test_duration_and_rate_texts.py` compares with its reader."""
 # No schedule and no bridge: what is made up here is added, moved and cancelled, but no address in it is called, save a
 # query's: that is one of two here, see `as_served_here`. Every address may be named: no pattern says which are public.
 ALLOWED = {"EgressAllow": "0.0.0.0/0, ::/0", "PollInterval": "PT0.1S", "MessagesPerReminder": "1000"}

@@ -8,10 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from duecourse import Client
-from duecourse.domain.order import AddResult
-from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.task import Json, Shard
-from duecourse.process import PROCESS
+from duecourse.app import PROCESS
+from duecourse.base.json_text import Json
+from duecourse.ledger.task import AddResult, Ending, Settlement, Shard
 
 SCENE = "DUECOURSE_FUZZ_SCENE"
 """The environment's word for the file that tells `hooks` what stands."""

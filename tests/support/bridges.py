@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from duecourse.adapters.redis.bells import RedisBells
-from duecourse.adapters.redis.connect import Client
 from duecourse.bridge import Bridge
-from duecourse.bridge.rings import Invoked, Warming
-from duecourse.domain.watch import Pattern, Watchlist
+from duecourse.ledger.connect import Client
+from duecourse.ledger.redis_bells import RedisBells
+from duecourse.ledger.watched_keys import Pattern, Watchlist
+from duecourse.ringing.bridge import LambdaRingHandler
+from duecourse.ringing.warming import Warming
 from tests.support.drainer import ENVIRONMENT
 from tests.support.project import ROOT
 from tests.support.redis_server import RedisServer
@@ -54,7 +55,7 @@ class Recorder:
             return [invocation for invocation in self.invocations if bell in invocation.keys]
 
 
-class Bellman:
+class BellSetter:
     """Hangs bells as the ledger's scripts do."""
 
     def __init__(self, client: Client) -> None:
@@ -79,10 +80,10 @@ class Bellman:
 
 
 @contextmanager
-def bellman(server: RedisServer) -> Iterator[Bellman]:
-    """A bellman whose connections end with the test."""
+def bell_setter(server: RedisServer) -> Iterator[BellSetter]:
+    """A BellSetter whose connections end with the test."""
     with server.client() as client:
-        yield Bellman(client)
+        yield BellSetter(client)
 
 
 class Served(Protocol):
@@ -107,7 +108,9 @@ def bridging(
 ) -> Iterator[Bridge]:
     """A bridge on the server, ready unless told otherwise, and stopped at the end."""
     bells = RedisBells(server.url, NAMESPACE, events=events, watched=Watchlist([Pattern(text) for text in watched]))
-    bridge = Bridge(bells, Invoked(invoker, "on_expired"), in_flight=in_flight, beat_s=beat_s, warming=warming)
+    bridge = Bridge(
+        bells, LambdaRingHandler(invoker, "on_expired"), in_flight=in_flight, beat_s=beat_s, warming=warming
+    )
     bridge.start()
     try:
         if ready:

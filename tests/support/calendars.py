@@ -2,12 +2,12 @@
 
 from itertools import islice
 
-from duecourse.adapters.calendar.calendar import ZonedCalendar
-from duecourse.domain.schedule import Cron, Fold, Gap, Repeat, RRule, Rule
-from duecourse.domain.times import parse_instant
+from duecourse.base.times import parse_instant
 from duecourse.errors import InvalidInput
+from duecourse.ledger.schedule import Cron, Fold, Gap, Repeat, RRule, Rule
+from duecourse.schedules.calendar import Calendar
 
-CALENDAR = ZonedCalendar()
+CALENDAR = Calendar()
 START = "2026-01-01T00:00:00Z"
 
 

@@ -3,20 +3,19 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from duecourse.domain.access import Role
-from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.query import Query, queue_of
-from duecourse.domain.task import NewTask, Shard, Task
-from duecourse.ports.leases import Delivery
-from duecourse.ports.store import Store
-from duecourse_local.aws.account import ACCOUNT
+from duecourse.api.authorization import Role
+from duecourse.ledger.operations import Delivery
+from duecourse.ledger.query import Query, queue_of
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import Ending, NewTask, Settlement, Shard, Task
+from duecourse_local.harness.aws.account import ACCOUNT
 from tests.support.requests import DAILY, MEETING, WEEKLY, Answer
 
 LEASE_MS, LATER_MS = 60_000, 3_600_000
 PAYLOAD = '{"url":"https://hooks.example.com/orders"}'
 
 
-class Who(NamedTuple):
+class Caller(NamedTuple):
     """One caller: the tenant of its claim or table, and its roles."""
 
     tenant: str
@@ -28,7 +27,7 @@ class Who(NamedTuple):
         return "-".join([self.tenant or "none", *self.roles])
 
 
-def token(who: Who, **claims: Any) -> dict[str, Any]:
+def token(who: Caller, **claims: Any) -> dict[str, Any]:
     """`authorizer` of a request with a token: the claims are texts, a list is in brackets."""
     own = {"sub": who.name, "org_id": who.tenant, "duecourse_roles": f"[{' '.join(who.roles)}]"}
     return {"jwt": {"claims": {name: one for name, one in (own | claims).items() if one}, "scopes": None}}
@@ -40,8 +39,8 @@ def session(role: str, name: str = "i-0a1b2c3d") -> dict[str, Any]:
     return {"iam": {"accessKey": "ASIAEXAMPLE", "accountId": ACCOUNT, "userArn": arn, "userId": f"AROA:{name}"}}
 
 
-Door = Callable[..., Answer]
-"""Way in: `door(who, method, path, body=None, query="", **headers)`."""
+CallAs = Callable[..., Answer]
+"""Call of the HTTP API for a caller: `call_as(who, method, path, body=None, query="", **headers)`."""
 
 
 class Scene(NamedTuple):
@@ -81,7 +80,7 @@ UNKNOWN = Scene(
 """Ids that nobody has."""
 
 
-def scene(store: Store, door: Door, owner: Who, name: str) -> Scene:
+def scene(store: Ledger, call_as: CallAs, owner: Caller, name: str) -> Scene:
     """Make one of each for a tenant; `name` tells them from those of other scenes."""
     queue = f"q-{name}"
     waiting, dead, running, handed = (f"{what}-{name}" for what in ("waiting", "dead", "running", "handed"))
@@ -98,14 +97,14 @@ def scene(store: Store, door: Door, owner: Who, name: str) -> Scene:
     leased = _taken(store, queue, running, owner.tenant)
     asked = Query({"url": f"https://{name}.example.com/", "interval": "PT1H", "until": "`true`"}, 0)
     store.add([asked.task(owner.tenant, None, "http")._replace(delay_ms=LATER_MS)])
-    assert door(owner, "POST", "/reminders", MEETING | {"id": f"standup-{name}"}).status == 201
-    assert door(owner, "POST", "/schedules", DAILY | {"id": f"daily-{name}", "queue": queue}).status == 201
-    assert door(owner, "POST", "/reminders", WEEKLY | {"id": f"weekly-{name}"}).status == 201
+    assert call_as(owner, "POST", "/reminders", MEETING | {"id": f"standup-{name}"}).status == 201
+    assert call_as(owner, "POST", "/schedules", DAILY | {"id": f"daily-{name}", "queue": queue}).status == 201
+    assert call_as(owner, "POST", "/reminders", WEEKLY | {"id": f"weekly-{name}"}).status == 201
     ids = (queue, waiting, dead, running, leased.token, handed, delivered.token, f"standup-{name}", asked.id)
     return Scene(*ids, f"daily-{name}", f"weekly-{name}")
 
 
-def things(store: Store, of: Scene, tenant: str) -> list[Any]:
+def things(store: Ledger, of: Scene, tenant: str) -> list[Any]:
     """Everything of a scene as it stands in the ledger."""
     tasks: list[Any] = [store.get(of.queue, id, tenant) for id in of.ids]
     others = (
@@ -116,12 +115,12 @@ def things(store: Store, of: Scene, tenant: str) -> list[Any]:
     return [*tasks, *others, store.group("reminders", of.reminder, tenant)]
 
 
-def _taken(store: Store, queue: str, id: str, tenant: str) -> Task:
+def _taken(store: Ledger, queue: str, id: str, tenant: str) -> Task:
     task = store.take(queue, id, tenant, lease_ms=LEASE_MS)
     assert task is not None
     return task
 
 
-def _settle(store: Store, task: Task) -> None:
+def _settle(store: Ledger, task: Task) -> None:
     end = Settlement(task.id, task.tenant, task.token, Ending.DROP, detail="no use")
     store.settle(store.shard_of(task.queue, task.id), [end])

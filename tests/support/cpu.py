@@ -6,7 +6,7 @@ from typing import Any
 
 import psutil
 
-from duecourse_local.stack.stack import Stack
+from duecourse_local.harness.stack import Stack
 
 LINEAR, QUADRATIC = 3.5, 7.0
 """Most that `growth` may be of a work of that kind: near what the next worse kind has, for caches are filled too."""

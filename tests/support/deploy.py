@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import cfn_flip  # type: ignore[import-untyped]
 
-from duecourse_local.stack.options import LOOPBACK
-from duecourse_local.template.intrinsics import Resolver
+from duecourse_local.harness.intrinsics import Resolver
+from duecourse_local.harness.options import LOOPBACK
 from tests.support.capabilities import Emulator
 from tests.support.project import ROOT
 from tests.support.wait import until

@@ -17,14 +17,14 @@ from typing import Any
 
 import redis
 
-from duecourse.adapters.calendar.calendar import ZonedCalendar
-from duecourse.adapters.redis.connect import connect
-from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.task import Task
-from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.firing import Firer
-from duecourse.engine.run import Kind, Runner
-from duecourse.engine.threads import Threads
+from duecourse.ledger.connect import connect
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import Task
+from duecourse.running.drain import Drainer, Limits
+from duecourse.running.run import Kind, Runner
+from duecourse.running.threads import Threads
+from duecourse.schedules.calendar import Calendar
+from duecourse.schedules.firing import Firer
 from tests.support.engine import Lambda, ample, targets_of
 from tests.support.project import ROOT
 
@@ -56,17 +56,17 @@ def at_the_gate(client: redis.Redis) -> int:
     return int(client.info("clients")["blocked_clients"])
 
 
-def drainer_of(store: RedisStore, kind: Kind, threads: Threads, lease_ms: int) -> Drainer:
+def drainer_of(store: Ledger, kind: Kind, threads: Threads, lease_ms: int) -> Drainer:
     """What works every task by `kind`."""
     runner = Runner(lambda _name: kind, None, store.now, random.Random())
-    fire = Firer(store, ZonedCalendar()).fire
+    fire = Firer(store, Calendar()).fire
     return Drainer(store, runner, targets_of({}, Lambda()), threads, Limits(lease_ms, 1_000), fire)
 
 
 def main(url: str, lease_ms: str, size: str) -> None:
     """Drain as told, until the input ends."""
     with connect(url) as client, redis.Redis.from_url(url) as counts:
-        store, threads = RedisStore(client, NAMESPACE, deaths=True), Threads(int(size))
+        store, threads = Ledger(client, NAMESPACE, deaths=True), Threads(int(size))
         drainer = drainer_of(store, counting(counts), threads, int(lease_ms))
         print("ready", flush=True)
         for line in sys.stdin:

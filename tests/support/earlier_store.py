@@ -1,6 +1,6 @@
-"""A process with the ledger's code of 0.1.0: it does what it is told, a line of JSON at a time, and answers in one.
+"""A process with an earlier commit's code of the ledger: it reads a call in each line of JSON, and answers in one.
 
-It runs on that release's own packages (tests/support/releases.py) and imports nothing of this tree.
+It runs on that commit's own packages (tests/support/releases.py) and imports nothing of this tree.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from typing import Any
 LEASE_MS = 30_000
 
 
-class Earlier:
+class EarlierStore:
     """The other end: calls by name, in a child process."""
 
     def __init__(self, layer: Path, url: str) -> None:
@@ -22,7 +22,7 @@ class Earlier:
             [sys.executable, __file__, url], env={"PYTHONPATH": str(layer), "PATH": ""}, **pipes
         )
 
-    def __enter__(self) -> "Earlier":
+    def __enter__(self) -> "EarlierStore":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -40,16 +40,16 @@ class Earlier:
         return answer["answer"]
 
 
-class Served:
-    """The verbs, in words of JSON; `code` are the release's modules by name."""
+class ServedStore:
+    """The verbs, in words of JSON."""
 
     def __init__(self, url: str) -> None:
         code = importlib.import_module
         self._tasks, self._outcomes = code("duecourse.domain.task"), code("duecourse.domain.outcomes")
-        self._ports, self._pages = code("duecourse.ports.store"), code("duecourse.domain.pages")
-        self._shard = self._tasks.Shard()
-        redis_store = code("duecourse.adapters.redis_store")
-        self._store = redis_store.RedisStore(code("duecourse.adapters.redis_scripts").connect(url), deaths=True)
+        self._leases, self._ports = code("duecourse.ports.leases"), code("duecourse.ports.tasks")
+        self._pages, self._shard = code("duecourse.domain.pages"), self._tasks.Shard()
+        client = code("duecourse.adapters.redis.connect").connect(url)
+        self._store = code("duecourse.adapters.redis.store").RedisStore(client, deaths=True)
 
     def add(self, id: str, payload: str, **fields: Any) -> str:
         """The reply."""
@@ -57,13 +57,19 @@ class Served:
         return str(answer.reply)
 
     def get(self, id: str) -> dict[str, Any] | None:
-        """A task's fields that both releases have."""
+        """A task's fields, as far as JSON has them."""
         task = self._store.get("default", id)
-        return task and {name: getattr(task, name) for name in task.__match_args__ if name not in ("log", "retry")}
+        shown = task and {name: getattr(task, name) for name in task.__match_args__}
+        return shown and {name: value for name, value in shown.items() if isinstance(value, str | int)}
 
     def claim(self, limit: int) -> dict[str, str]:
         """Tokens by id."""
         return {task.id: task.token for task in self._store.claim(self._shard, limit, lease_ms=LEASE_MS).tasks}
+
+    def begin(self, id: str, token: str) -> str:
+        """The token of the run."""
+        lease = self._leases.Lease(id, token)
+        return str(self._store.begin(self._shard, [lease], LEASE_MS, [b"8 random"])[0].token)
 
     def settle(self, id: str, token: str, how: str, tenant: str = "-", **fields: Any) -> str:
         """What became of it."""
@@ -72,11 +78,11 @@ class Served:
 
     def extend(self, id: str, token: str) -> bool:
         """Whether the lease is held."""
-        return self._store.extend(self._shard, [self._ports.Lease(id, token)], LEASE_MS) != [0]
+        return bool(self._store.extend(self._shard, [self._leases.Lease(id, token)], LEASE_MS) != [0])
 
     def save(self, id: str, token: str, state: str) -> bool:
         """Whether the lease is held."""
-        return bool(self._store.save(self._shard, self._ports.Lease(id, token), state))
+        return bool(self._store.save(self._shard, self._leases.Lease(id, token), state))
 
     def move(self, id: str, force: bool) -> str:
         """The reply."""
@@ -106,7 +112,7 @@ class Served:
 
 def serve(url: str) -> None:
     """Answer until the other end is closed."""
-    served = Served(url)
+    served = ServedStore(url)
     for line in sys.stdin:
         verb, arguments, named = json.loads(line)
         try:

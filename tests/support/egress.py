@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from duecourse.domain.egress import Egress
-from duecourse_local.stack.options import LOOPBACK
+from duecourse.guard.egress import Egress
+from duecourse_local.harness.options import LOOPBACK
 
 HERE = Egress.of(LOOPBACK)
 """The harness's policy."""

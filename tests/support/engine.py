@@ -7,18 +7,17 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
-from duecourse.domain import schedule
-from duecourse.domain.task import Json, Shard, Task
-from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.flow import Fire
-from duecourse.engine.run import Kind, Runner
-from duecourse.engine.targets import Targets
-from duecourse.engine.threads import Threads
+from duecourse.base.json_text import Json
 from duecourse.errors import InvocationRejected, ResultsUnavailable
-from duecourse.ports.invoker import Invoker
-from duecourse.ports.publisher import Message, Publisher
-from duecourse.ports.results import Result, Results
-from duecourse.ports.store import Store
+from duecourse.ledger import schedule
+from duecourse.ledger.operations import Result, Results
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import Shard, Task
+from duecourse.running.drain import Drainer, Fire, Limits
+from duecourse.running.run import Kind, Runner
+from duecourse.running.targets import Targets
+from duecourse.running.task_event import BrokerMessage, Invoker, Publisher
+from duecourse.running.threads import Threads
 
 MARGIN_MS = 10_000
 
@@ -55,7 +54,7 @@ class Broker:
         self.refusal = refusal
         self.queues: dict[str, dict[str, Json]] = {}
 
-    def publish(self, queue: str, messages: Sequence[Message]) -> list[str]:
+    def publish(self, queue: str, messages: Sequence[BrokerMessage]) -> list[str]:
         if self.refusal:
             raise self.refusal
         confirmed = {m.id: json.loads(m.body) for m in messages if m.id not in self.problems}
@@ -86,8 +85,8 @@ class Table:
         return self.results.get(id)
 
 
-class Kept:
-    """A Results in memory that keeps each task's, by queue, id and tenant."""
+class ResultsInMemory:
+    """A Results in memory: the last result of each task, by queue, id and tenant."""
 
     place = "table@eu-west-1"
 
@@ -115,7 +114,7 @@ def targets_of(
     return Targets(targets, (invoker or Lambda()).send, brokers, lambda task: task, **limits)
 
 
-def fire_nothing(shard: Shard, _due: Sequence[schedule.Kept], _now: int) -> None:
+def fire_nothing(shard: Shard, _due: Sequence[schedule.StoredSchedule], _now: int) -> None:
     """Fail: where a drain fires nothing, no schedule is to be due."""
     raise AssertionError(f"a schedule is due in {shard}")
 
@@ -130,7 +129,7 @@ class Engine(NamedTuple):
 
 @contextmanager
 def engine(
-    store: Store,
+    store: Ledger,
     kinds: Mapping[str, Kind] | Kind,
     *,
     size: int = 4,

@@ -9,20 +9,19 @@ from functools import cache
 from itertools import product
 from typing import NamedTuple
 
-from duecourse.adapters.calendar.calendar import ZonedCalendar
-from duecourse.domain.outcomes import Done
-from duecourse.domain.schedule import Cron, Every, Fold, Gap, Progress, Rule, Schedule
-from duecourse.domain.task import Task
-from duecourse.domain.times import parse_instant
-from duecourse.engine.drain import Drainer, Limits
-from duecourse.engine.firing import Firer
-from duecourse.engine.run import Runner
-from duecourse.engine.threads import Threads
-from duecourse.ports.store import Store
+from duecourse.base.times import parse_instant
+from duecourse.ledger.schedule import Cron, Every, Fold, Gap, Progress, Rule, Schedule
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import Done, Task
+from duecourse.running.drain import Drainer, Limits
+from duecourse.running.run import Runner
+from duecourse.running.threads import Threads
+from duecourse.schedules.calendar import Calendar
+from duecourse.schedules.firing import Firer
 from tests.support import calendar_oracle as oracle
 from tests.support.engine import Lambda, targets_of
 
-CALENDAR = ZonedCalendar()
+CALENDAR = Calendar()
 ZONES = [
     "Europe/Vienna",
     "UTC",
@@ -51,7 +50,7 @@ class Times(NamedTuple):
 
 
 @cache
-def told(times: Times, start: int, end: int) -> list[int]:
+def oracle_times(times: Times, start: int, end: int) -> list[int]:
     """What the oracle says: the times from `start` to `end`, both included (epoch ms)."""
     if isinstance(times.repeat, int):
         return [*range(start, end + 1, times.repeat)]
@@ -74,7 +73,7 @@ def mixed(expressions: Sequence[str | int], count: int) -> dict[str, Times]:
     return {f"s-{n:05}": every[n % len(every)] for n in range(count)}
 
 
-def put_all(store: Store, asked: dict[str, Times], start: int) -> None:
+def put_all(store: Ledger, asked: dict[str, Times], start: int) -> None:
     """Add schedules of these times, which begin at `start`."""
     for id, times in asked.items():
         schedule = times.schedule(id, start)
@@ -90,7 +89,7 @@ class Working(NamedTuple):
 
 
 @contextmanager
-def working(store: Store, *, lease_ms: int = 600_000) -> Iterator[Working]:
+def working(store: Ledger, *, lease_ms: int = 600_000) -> Iterator[Working]:
     """Such a drainer; its threads end with the test."""
     ran = Counter[str]()
 

@@ -12,21 +12,17 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from duecourse.adapters.aws.clients import make_client
-from duecourse.adapters.aws.credentials import ManagedCredentials
-from duecourse.adapters.aws.dynamodb_results import DynamoDbResults
-from duecourse.adapters.aws.secret import ManagedSecret
-from duecourse.adapters.aws.signing_secrets import SigningSecrets
-from duecourse.adapters.http.caller import HttpOut
-from duecourse.async_client import AsyncClient
-from duecourse.client import Client
-from duecourse.domain.credential import Credential, CredentialName, Fixed, bearer
-from duecourse.domain.signing import Secrets
+from duecourse.app import PROCESS
+from duecourse.base.cpu_turns import Turns
+from duecourse.client.async_client import AsyncClient
+from duecourse.client.client import Client
 from duecourse.errors import DuecourseError
-from duecourse.ports.http import HttpRequest
-from duecourse.process import PROCESS
-from duecourse.turns import Turns
-from tests.support.egress import HERE
+from duecourse.guard.call_credentials import Credential, HeaderCredential, bearer_header
+from duecourse.guard.http_client import GuardedHttpClient
+from duecourse.guard.http_types import CredentialName, HttpRequest
+from duecourse.guard.signing_secrets import Secrets
+from duecourse.services.aws import DynamoDbResults, make_client
+from duecourse.services.secrets import ManagedCredentials, ManagedSecret, SigningSecrets
 
 CHILDREN, THREADS, EACH = 3, 4, 40
 FORKS = 5
@@ -71,7 +67,7 @@ def clients(url: str) -> None:
     built, forked = threading.Event(), threading.Event()
 
     def build() -> None:
-        with two._link.app.building:
+        with two._app_handle.app.building:
             built.set()
             forked.wait()
 
@@ -104,7 +100,7 @@ def waiting(url: str) -> None:
     told: list[str] = []
     thread = threading.Thread(target=lambda: told.append(client.wait("a").status))
     thread.start()
-    waits = client._link.app.waits
+    waits = client._app_handle.app.waits
     # Until its thread listens it imports what it needs, and Python gives a child no module that a thread is importing.
     while not waits._hearing:
         time.sleep(0.01)
@@ -145,7 +141,9 @@ def building() -> None:
 
 def calling(url: str) -> None:
     """A parent that has called, and a child that calls the same address."""
-    out = HttpOut(1, HERE)
+    from tests.support.egress import HERE  # for a fifth of all that a program like this imports
+
+    out = GuardedHttpClient(1, HERE)
 
     def call() -> int:
         return out.call(HttpRequest("GET", url, {}, None, 5_000, 1_000)).status
@@ -223,13 +221,13 @@ def _signing_of(manager: HeldUp) -> Callable[[], object]:
 
 def _credential_of(manager: HeldUp) -> Callable[[], object]:
     def read(text: str) -> Credential:
-        return Fixed((), bearer(text))
+        return HeaderCredential((), bearer_header(text))
 
     credentials = ManagedCredentials("a/", read, manager)
 
     def ask() -> str:
         found = credentials.get(CredentialName("-", "b"), 10.0)
-        return found.key.value if isinstance(found, Fixed) else ""
+        return found.key.value if isinstance(found, HeaderCredential) else ""
 
     return ask
 

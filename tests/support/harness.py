@@ -9,12 +9,12 @@ import boto3
 from botocore.config import Config
 from mypy_boto3_lambda import LambdaClient
 
-from duecourse_local.aws.account import REGION
-from duecourse_local.stack.options import Options
-from duecourse_local.stack.stack import Stack
+from duecourse_local.harness.aws.account import REGION
+from duecourse_local.harness.options import Options
+from duecourse_local.harness.stack import Stack
 from tests.support.project import ROOT
 
-FOLDER = ROOT / "tests" / "integration" / "fixtures" / "harness"
+FOLDER = ROOT / "tests" / "local" / "fixtures" / "harness"
 NOWHERE = "http://127.0.0.1:9"
 
 

@@ -4,10 +4,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from duecourse.domain.task import Json, RetryPolicy, Status, Task, dump_json
+from duecourse.base.json_text import Json, dump_json
 from duecourse.errors import DuecourseError, SendFailed, SendRejected
-from duecourse.ports.http import HttpAnswer, HttpRequest
-from duecourse.ports.sender import Message
+from duecourse.guard.http_types import HttpAnswer, HttpRequest
+from duecourse.ledger.task import RetryPolicy, Status, Task
+from duecourse.reminders.send import Message
 from tests.support.clock import START
 
 
@@ -64,6 +65,13 @@ class Ready:
 
     def call(self, request: HttpRequest) -> HttpAnswer:
         return answer(200, {"state": "done" if request.url.endswith("ready") else "open"})
+
+
+class Ok:
+    """An HttpCaller that always gets the same answer."""
+
+    def call(self, _request: HttpRequest) -> HttpAnswer:
+        return answer(200, {"status": "ok"})
 
 
 class Outbox:

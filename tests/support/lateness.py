@@ -2,7 +2,7 @@
 
 from math import frexp
 
-from duecourse.domain.lateness import PARTS
+from duecourse.ledger.queue import PARTS
 
 
 def bucket_of(late_ms: int) -> int:

@@ -1,11 +1,11 @@
-"""Short words for what tests do to a ledger: add, claim, settle, and a task brought into each state."""
+"""Short forms of operations on a ledger: add, claim, settle, and a task brought into each state."""
 
 from typing import Any
 
-from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.task import NewTask, RetryPolicy, Shard, Status, Task
-from duecourse.ports.leases import Lease, Settled
-from duecourse.ports.store import Store
+from duecourse.ledger.operations import Delivery, Lease, Settled
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import Ending, NewTask, RetryPolicy, Settlement, Shard, Status, Task
+from tests.support.clock import HandClock
 
 SHARD = Shard()
 LEASE_MS = 30_000
@@ -19,30 +19,30 @@ def new(id: str = "a", **fields: Any) -> NewTask:
     return NewTask(id, **{"kind": "work", "retry": STEADY} | fields)
 
 
-def add(store: Store, id: str = "a", **fields: Any) -> Task:
+def add(store: Ledger, id: str = "a", **fields: Any) -> Task:
     """Add one task and answer it as it stands."""
     store.add([new(id, **fields)])
-    return standing(store, id)
+    return stored_task(store, id)
 
 
-def standing(store: Store, id: str = "a") -> Task:
-    """The task as it stands; fails where there is none."""
+def stored_task(store: Ledger, id: str = "a") -> Task:
+    """The stored task; fails if there is none."""
     task = store.get(SHARD.queue, id)
     assert task is not None
     return task
 
 
-def bell(store: Store) -> int:
-    """When the one shard's bell rings, 0 where none hangs."""
+def bell(store: Ledger) -> int:
+    """Time of the shard's bell; 0 for none."""
     return store.stats(SHARD).bell_at
 
 
-def claim(store: Store, limit: int = 100, *, lease_ms: int = LEASE_MS) -> list[Task]:
+def claim(store: Ledger, limit: int = 100, *, lease_ms: int = LEASE_MS) -> list[Task]:
     """Claim from the one shard."""
     return store.claim(SHARD, limit, lease_ms=lease_ms).tasks
 
 
-def claim_one(store: Store, id: str = "a", **fields: Any) -> Task:
+def claim_one(store: Ledger, id: str = "a", **fields: Any) -> Task:
     """Add one task due now and lease it."""
     store.add([new(id, **fields)])
     (task,) = claim(store)
@@ -55,7 +55,7 @@ def ending(task: Task, how: Ending, **fields: Any) -> Settlement:
     return Settlement(task.id, task.tenant, task.token, how, **fields)
 
 
-def settle(store: Store, task: Task, how: Ending, **fields: Any) -> Settled:
+def settle(store: Ledger, task: Task, how: Ending, **fields: Any) -> Settled:
     """End one lease."""
     return store.settle(SHARD, [ending(task, how, **fields)])[0]
 
@@ -65,7 +65,17 @@ def lease_of(task: Task) -> Lease:
     return Lease(task.id, task.token, task.tenant)
 
 
-def bring(store: Store, state: str, id: str = "a", **fields: Any) -> Task | None:
+def returned_without_a_settle(store: Ledger, clock: HandClock) -> None:
+    """A function begins one task and returns; its lease is over."""
+    store.add([new("unsettled", kind="report")])
+    deliveries = {"report": Delivery("lambda:report", 1, LEASE_MS)}
+    [task] = store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=deliveries).tasks
+    [begun] = store.begin(SHARD, [lease_of(task)], LEASE_MS, [b"settling"])
+    assert begun.token
+    clock.advance(LEASE_MS)
+
+
+def bring(store: Ledger, state: str, id: str = "a", **fields: Any) -> Task | None:
     """Bring one task into `state`, on an empty ledger; scheduled means due in a minute."""
     if state == "absent":
         return None
@@ -73,10 +83,10 @@ def bring(store: Store, state: str, id: str = "a", **fields: Any) -> Task | None
         store.add([new(id, **{"delay_ms": LATER_MS} | fields)])
         if state == Status.CANCELLED:
             store.cancel(SHARD.queue, [id])
-        return standing(store, id)
+        return stored_task(store, id)
     task = claim_one(store, id, **fields)
     if state == Status.DONE:
         settle(store, task, Ending.DONE, result='{"ok":true}')
     elif state == Status.DEAD:
         settle(store, task, Ending.DROP, detail="no use")
-    return task if state == Status.LEASED else standing(store, id)
+    return task if state == Status.LEASED else stored_task(store, id)

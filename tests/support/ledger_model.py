@@ -2,14 +2,24 @@
 
 from dataclasses import dataclass, field, replace
 
-from duecourse.domain.bulk import Act, Bulk
-from duecourse.domain.history import LOG_LENGTH, Action, Change, Entry, Run, Trigger
-from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.queues import QueueSettings, Stats
-from duecourse.domain.schedule import NEVER
-from duecourse.domain.task import NewTask, OnDuplicate, Status, Task
-from duecourse.ports.leases import Settled
-from duecourse.ports.tasks import Move, Reply
+from duecourse.ledger.many_tasks import Act, Bulk
+from duecourse.ledger.operations import Move, Reply, Settled
+from duecourse.ledger.queue import SLOT_MS, SLOTS, QueueSettings, Stats
+from duecourse.ledger.schedule import NEVER
+from duecourse.ledger.task import (
+    LOG_LENGTH,
+    Action,
+    Change,
+    Ending,
+    Entry,
+    NewTask,
+    OnDuplicate,
+    Run,
+    Settlement,
+    Status,
+    Task,
+    Trigger,
+)
 from tests.support.clock import HandClock
 
 R, S = Reply, Status
@@ -84,6 +94,7 @@ class Model:
         self.wake, self.most = False, 0
         self.busy = {TARGET: 0, HANDED: 0}
         self.spared = 0
+        self.lapsed: dict[int, tuple[int, int]] = {}
 
     @property
     def now(self) -> int:
@@ -98,7 +109,7 @@ class Model:
             return R.CREATED
         reply = ADD[new.on_duplicate][old.status]
         if reply == R.REPLACED and old.status == S.LEASED:
-            old.successor = self._fresh(new)
+            old.successor, old.ahead = self._fresh(new), False  # its record is written anew
         elif reply == R.REPLACED:
             self._schedule(new.id, self._replacing(self._fresh(new), old))
         elif reply == R.DEBOUNCED:
@@ -168,9 +179,12 @@ class Model:
         row = self._held(id, token)
         if not row or not row.handed:
             return 0, 0
-        if 0 < row.deadline <= self.now:
+        expires = 0 < row.deadline <= self.now
+        if expires:
             self._remember_run(row, "expired", "past its deadline")
-            row.status, row.ended, row.last = S.DEAD, self.now, None
+            row.ended, row.last = self.now, None
+        if expires or row.successor:
+            row.status = S.DEAD if expires else S.SCHEDULED
             self._end_delivery(row)
             self._succeed(id, row)
             return 0, 0
@@ -408,7 +422,10 @@ class Model:
         oldest = min(dues, default=0)
         done = counts[S.DONE] + counts[S.CANCELLED]
         scheduled, leased, dead = counts[S.SCHEDULED], counts[S.LEASED], counts[S.DEAD]
-        return Stats(scheduled, leased, done, dead, oldest, self.bell, QueueSettings(paused=self.paused), self.now)
+        settings, lapsed = QueueSettings(paused=self.paused), self._last_hour().values()
+        runs, at_target = sum(runs for runs, _ in lapsed), sum(at_target for _, at_target in lapsed)
+        whole = Stats(scheduled, leased, done, dead, oldest, self.bell, settings, self.now)
+        return whole._replace(lapsed=runs, lapsed_at_target=at_target)
 
     def next_at(self) -> int:
         """The first instant at which a task comes due or a lease ends; 0 for none."""
@@ -507,6 +524,8 @@ class Model:
         for id in lapsed:
             row = self.rows[id]
             row.last = None
+            if not (row.handed or row.ahead):
+                self._count_lapse(at_target=bool(row.delivery))
             due = self._due_after_lapse(row)
             if row.successor:
                 self._end_delivery(row)
@@ -524,6 +543,16 @@ class Model:
             self._succeed(id, row)
         return len(lapsed), died
 
+    def _count_lapse(self, *, at_target: bool) -> None:
+        slot = self.now // SLOT_MS
+        self.lapsed = self._last_hour()
+        runs, at_targets = self.lapsed.get(slot, (0, 0))
+        self.lapsed[slot] = runs + 1, at_targets + at_target
+
+    def _last_hour(self) -> dict[int, tuple[int, int]]:
+        slot = self.now // SLOT_MS
+        return {at: runs for at, runs in self.lapsed.items() if slot - SLOTS < at <= slot}
+
     def _due_after_lapse(self, row: Row) -> int:
         """At once after a first lapse, by the policy after the next: without jitter here."""
         last = row.log[-1] if row.log else None
@@ -537,9 +566,9 @@ class Model:
         if s.ending in (Ending.AGAIN, Ending.RETRY) and s.state is not None:
             row.state = s.state
         detail = {Ending.RETRY: s.detail, Ending.DROP: s.detail, Ending.RELEASE: s.detail}.get(s.ending, "")
-        if s.ending == Ending.AGAIN and expired:
-            detail = "past its deadline"
         self._remember_run(row, s.ending.value, detail)
+        if s.ending == Ending.AGAIN and expired:
+            self._remember_run(row, "expired", "past its deadline")
         if s.ending == Ending.RELEASE:
             self._end_delivery(row)
         elif row.handed:

@@ -4,10 +4,10 @@ import os
 import resource
 import sys
 
-from duecourse.adapters.embedded.leveldb import LevelDisk
-from duecourse.adapters.embedded.store import EmbeddedStore
-from duecourse.domain.task import NewTask
 from duecourse.errors import StoreUnavailable
+from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.embedded.leveldb import LevelDisk
+from duecourse.ledger.task import NewTask
 
 ROOM = 300_000
 AFTERWARDS = 200
@@ -16,7 +16,7 @@ PAYLOAD = '"' + "x" * 5_000 + '"'
 
 def main(folder: str) -> None:
     """Print `added ID` for each answer, and `refused ID` for what the disk had no room for."""
-    store = EmbeddedStore(disk=LevelDisk(folder))
+    store = EmbeddedLedger(disk=LevelDisk(folder))
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, hard))
     number = 0
@@ -31,7 +31,7 @@ def main(folder: str) -> None:
     os._exit(0)
 
 
-def _add(store: EmbeddedStore, id: str) -> bool:
+def _add(store: EmbeddedLedger, id: str) -> bool:
     try:
         store.add([NewTask(id, "work", PAYLOAD)])
     except StoreUnavailable:

@@ -5,19 +5,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from duecourse.adapters.embedded.leveldb import LevelDisk
-from duecourse.adapters.embedded.store import EmbeddedStore
-from duecourse.domain.shards import Sharding
-from duecourse.ports.clock import Clock
+from duecourse.base.times import Clock
+from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.embedded.leveldb import LevelDisk
+from duecourse.ledger.sharding import Sharding
 from tests.support import redis_ledger
 
 
 @contextmanager
 def level_store(
     folder: Path, clock: Clock | None = None, sharding: Sharding | None = None, **options: Any
-) -> Iterator[EmbeddedStore]:
+) -> Iterator[EmbeddedLedger]:
     """A store in `folder`; what it wrote is true when it is closed."""
-    store = EmbeddedStore(clock, sharding, **options, disk=LevelDisk(str(folder)))
+    store = EmbeddedLedger(clock, sharding, **options, disk=LevelDisk(str(folder)))
     try:
         yield store
         for shard in store.shards():

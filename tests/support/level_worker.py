@@ -4,10 +4,9 @@ import os
 import random
 import sys
 
-from duecourse.adapters.embedded.leveldb import LevelDisk
-from duecourse.adapters.embedded.store import EmbeddedStore
-from duecourse.domain.outcomes import Ending, Settlement
-from duecourse.domain.task import NewTask, Shard
+from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.embedded.leveldb import LevelDisk
+from duecourse.ledger.task import Ending, NewTask, Settlement, Shard
 
 LEASE_MS = 300
 MOST = 200
@@ -16,7 +15,7 @@ MOST = 200
 
 def main(folder: str, name: str) -> None:
     """Work until killed."""
-    store, rng = EmbeddedStore(disk=LevelDisk(folder)), random.Random(name)
+    store, rng = EmbeddedLedger(disk=LevelDisk(folder)), random.Random(name)
     _tell("open")
     for number in range(1_000_000):
         ids = [f"{name}-{number}-{part}" for part in range(rng.randint(1, MOST))]

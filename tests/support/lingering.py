@@ -4,14 +4,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from duecourse.adapters.redis.connect import connect
-from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.watch import Watch
-from duecourse.engine.run import Kind
-from duecourse.lingering import Linger
-from duecourse.outside import Parts
+from duecourse.app import App, Parts
+from duecourse.ledger.connect import connect
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.watched_keys import Watch
+from duecourse.ringing.linger import Linger
+from duecourse.running.run import Kind
 from duecourse.settings import Settings
-from duecourse.wiring import App
 from tests.support.drainer import NAMESPACE
 from tests.support.engine import Lambda
 from tests.support.redis_server import RedisServer
@@ -23,6 +22,16 @@ def countdown(seconds: float) -> Callable[[], int]:
     """The time that an invocation has left."""
     end = time.monotonic() + seconds
     return lambda: int((end - time.monotonic()) * 1000)
+
+
+class Open:
+    """The time that an invocation has left: enough, until the test says that it is over."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+    def __call__(self) -> int:
+        return MARGIN_MS if self.is_over else 60_000
 
 
 @contextmanager
@@ -51,7 +60,7 @@ def lingering(
         warm_ms=0,
     )
     with ExitStack() as parts:
-        store = RedisStore(parts.enter_context(connect(server.url)), NAMESPACE)
+        store = Ledger(parts.enter_context(connect(server.url)), NAMESPACE)
         kinds = dict.fromkeys(["noop", *given.targets], kind)
         app = App(given, Parts(store=store, kinds=kinds, invoker=Lambda(), brokers={}))
         parts.callback(app.close)

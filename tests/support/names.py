@@ -4,7 +4,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from duecourse.adapters.http.resolver import SystemResolver
+from duecourse.guard.resolver import SystemResolver
 
 
 class Names:

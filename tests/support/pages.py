@@ -22,7 +22,7 @@ def prose(page: Path) -> str:
 
 def links(page: Path) -> list[str]:
     """What a page's links lead to; what looks like one within code is none."""
-    return re.findall(r"\[[^]]*\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", prose(page)))
+    return re.findall(r"\[[^]]*\]\(([^)\s]+)(?: \"[^\"]*\")?\)", re.sub(r"`[^`\n]*`", "", prose(page)))
 
 
 def anchors(page: Path) -> set[str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from duecourse_local.stack.options import PARAMETERS, Options
+from duecourse_local.harness.options import PARAMETERS, Options
 from tests.support.project import add_resource, copy_project
 
 FUNCTION = "ProbeFunction"

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pika
 
-from duecourse_local.cli.stack.rabbitmq import executable
-from duecourse_local.stack.problems import HarnessError
-from tests.support.missing import missing
+from duecourse_local.cli.rabbitmq import executable
+from duecourse_local.errors import HarnessError
+from tests.support.needs import missing
 
 URL = "amqp://guest:guest@127.0.0.1:5672/"
 

@@ -59,8 +59,13 @@ class ClusterServers:
 
     def owner_of_slot(self, slot: int) -> int:
         """The port of the primary that has a slot."""
-        with self.client() as client:
-            return int(client.nodes_manager.get_node_from_slot(slot).port)
+        return until(lambda: self._owner_of_slot(slot))
+
+    def _owner_of_slot(self, slot: int) -> int | None:
+        port = next(port for port in self.ports if self._role(port))
+        with self.node(port) as node:
+            ranges: Any = node.execute_command("CLUSTER", "SLOTS")
+        return next((int(primary[1]) for first, last, primary, *_ in ranges if first <= slot <= last), None)
 
     def client(self) -> RedisCluster:
         """A new client of the cluster, as redis-py makes it, once a node knows who has each slot."""
@@ -99,10 +104,14 @@ class ClusterServers:
             self.wait_whole()
 
     def replica_of(self, port: int) -> int:
-        """The port of a primary's replica."""
-        with self.node(port) as node:
+        """The port of a primary's replica, once it has one."""
+
+        def replicas() -> Any:
             role: Any = node.role()
-            return int(role[2][0][1])
+            return isinstance(role[2], list) and role[2]  # a replica has its primary's port there
+
+        with self.node(port) as node:
+            return int(until(replicas)[0][1])
 
     @contextmanager
     def paused(self, port: int) -> Iterator[None]:

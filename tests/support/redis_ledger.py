@@ -3,15 +3,15 @@
 import json
 from collections import Counter
 
-from duecourse.adapters.embedded.client import EmbeddedRedis
-from duecourse.adapters.redis.connect import Client
-from duecourse.adapters.redis.keys import Keys, keys_of
-from duecourse.adapters.redis.layout import COUNTED, INSIDE, OCCURRENCE
-from duecourse.adapters.redis.record import body_field, unpack
-from duecourse.domain.notification import is_notification
-from duecourse.domain.schedule import NEVER
-from duecourse.domain.schedule import TENANT as SCHEDULES
-from duecourse.domain.task import MARK, Shard, Status, Task
+from duecourse.base.ids import MARK
+from duecourse.ledger.connect import Client
+from duecourse.ledger.embedded.server import EmbeddedRedis
+from duecourse.ledger.keys import Keys, keys_of
+from duecourse.ledger.layout import COUNTED, INSIDE, OCCURRENCE
+from duecourse.ledger.record import body_field, unpack
+from duecourse.ledger.schedule import NEVER
+from duecourse.ledger.schedule import TENANT as SCHEDULES
+from duecourse.ledger.task import Shard, Status, Task, is_notification
 
 DEFAULT = Shard()
 

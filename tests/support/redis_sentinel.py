@@ -89,8 +89,12 @@ class SentinelServers:
             return int(sentinel.sentinel_get_master_addr_by_name(SERVICE)[1])
 
     def wait_both(self) -> None:
-        """Wait until the Sentinel has a primary, and the other server follows it."""
-        until(self._knows_both)
+        """Wait until the Sentinel has a primary, and the other server follows it.
+
+        A Sentinel asks each server for its role every ten seconds, and tells a former primary its role after three of
+        these at most.
+        """
+        until(self._knows_both, seconds=90)
 
     def _server(self, port: int) -> RedisServer:
         options = {

@@ -14,11 +14,11 @@ from typing import Any
 
 import redis
 
-from duecourse_local.process.children import TETHER
-from duecourse_local.stack.redis_binaries import Release, candidates, release_of
-from duecourse_local.stack.sockets import LOOPBACK, free_port
+from duecourse_local.harness.addresses import LOOPBACK, free_port
+from duecourse_local.harness.children import DIE_WITH_PARENT
+from duecourse_local.harness.redis_binaries import Release, candidates, release_of
 from tests.support.matrix import in_turn
-from tests.support.missing import missing
+from tests.support.needs import missing
 from tests.support.wait import until
 
 FLOOR = "6.2"
@@ -56,7 +56,7 @@ def newest() -> str:
 
 def tie() -> list[str | Path]:
     """What stands before a command so that it dies with these tests, however they end."""
-    return [sys.executable, "-S", TETHER, str(os.getpid())]
+    return [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid())]
 
 
 class RedisServer:

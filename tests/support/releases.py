@@ -1,28 +1,25 @@
-"""Code of an earlier release, as a project that the harness runs beside this tree's own.
+"""Code of an earlier commit, as a project that the harness runs beside this tree's own.
 
-A folder of `tests/fixtures` is named by its commit: the wheel as `pip wheel --no-deps` built it, and the rest of what
-was deployed, as `git archive --format=tar COMMIT functions template.yaml layers/templates | gzip -9n` wrote it.
+A folder of `tests/fixtures` is named by its commit, and has the wheel as `pip wheel --no-deps` built it.
 """
 
-import tarfile
+import shutil
 import zipfile
 from pathlib import Path
 
 from tests.support.project import ROOT
 
 FIXTURES = ROOT / "tests" / "fixtures"
-FIRST = "743e568"
-"""The first release, 0.1.0."""
+EARLIER = "8630147"
+"""The newest release, and before the first one a commit on the way to it."""
 
 
 def unpack_release(commit: str, folder: Path) -> Path:
-    """Write the project of a release to `folder`; answers its template."""
+    """Write the project of a commit to `folder`; answers its template."""
     [wheel] = (FIXTURES / commit).glob("*.whl")
-    with tarfile.open(FIXTURES / commit / "functions.tar.gz") as archive:
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # which 3.11.2 lacks
-        archive.extractall(folder)  # noqa: S202 - written by us
     with zipfile.ZipFile(wheel) as archived:
-        archived.extractall(layer_of(folder))  # noqa: S202 - written by us
+        archived.extractall(layer_of(folder))
+    shutil.copytree(layer_of(folder) / "duecourse_local" / "bundle", folder, dirs_exist_ok=True)
     return folder / "template.yaml"
 
 

@@ -4,17 +4,17 @@ import asyncio
 import json
 from typing import Any
 
-from duecourse_local.aws.invocation import Answer, Invocation
 from duecourse_local.demo.stage import Mail, Stage
-from duecourse_local.stack.options import Options
-from duecourse_local.stack.services import Services
-from duecourse_local.stack.stack import Stack
+from duecourse_local.harness.aws.invocation import Answer, Invocation
+from duecourse_local.harness.options import Options
+from duecourse_local.harness.services import Services
+from duecourse_local.harness.stack import Stack
 from tests.support.capabilities import Emulator
 from tests.support.deploy import Deployment
 
 
 class RemoteFunctions:
-    """Stands for duecourse_local.aws.functions.Functions; `names` are the deployed functions' by logical id."""
+    """Stands for duecourse_local.harness.aws.functions.Functions; `names` are the deployed functions' by logical id."""
 
     def __init__(self, client: Any, names: Any) -> None:
         self._client = client

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import urllib3
 
-from duecourse_local.stack.options import LOOPBACK as ALLOWED
-from duecourse_local.stack.sockets import LOOPBACK, free_port
-from duecourse_local.template.model import Function
+from duecourse_local.harness.addresses import LOOPBACK, free_port
+from duecourse_local.harness.options import LOOPBACK as ALLOWED
+from duecourse_local.harness.template import Function
 from tests.support.project import ROOT
 from tests.support.redis_server import RedisServer, need, newest
 from tests.support.wait import until

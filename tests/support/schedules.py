@@ -1,25 +1,25 @@
 """Short words for what tests do to schedules: one each minute is put, fired at its time, and looked at."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from duecourse.domain.schedule import (
+from duecourse.ledger.operations import Fired, Put
+from duecourse.ledger.schedule import (
     NEVER,
     Became,
     Every,
     Firing,
-    Kept,
     Occurrence,
     Progress,
     Rule,
     Schedule,
+    StoredSchedule,
     occurrence_id,
 )
-from duecourse.domain.task import DEFAULT_TENANT, Shard
-from duecourse.domain.values import replaced
-from duecourse.engine.flow import Fire
-from duecourse.ports.schedules import Fired, Put
-from duecourse.ports.store import Store
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import DEFAULT_TENANT, Shard
+from duecourse.running.drain import Fire
 from tests.support.clock import START
 from tests.support.ledger import SHARD, STEADY
 
@@ -37,19 +37,19 @@ def begun(at: int = START + MINUTE, **fields: Any) -> Progress:
     return Progress(**{"nominal": at, "next_at": at, "zones": ZONES} | fields)
 
 
-def put(store: Store, id: str = "s", at: int = START + MINUTE, **fields: Any) -> Put:
+def put(store: Ledger, id: str = "s", at: int = START + MINUTE, **fields: Any) -> Put:
     """Add a schedule that fires at `at`."""
     return store.put_schedule(series(id, **fields), begun(at)).put
 
 
-def kept(store: Store, id: str = "s", tenant: str = DEFAULT_TENANT) -> Kept:
+def kept(store: Ledger, id: str = "s", tenant: str = DEFAULT_TENANT) -> StoredSchedule:
     """The schedule as it is kept; fails where there is none."""
     found = store.schedule(SHARD.queue, id, tenant)
     assert found is not None
     return found
 
 
-def step(one: Kept, *nominals: int, due_at: int | None = None, every_ms: int = MINUTE) -> Firing:
+def step(one: StoredSchedule, *nominals: int, due_at: int | None = None, every_ms: int = MINUTE) -> Firing:
     """The step that adds the occurrences of these nominal times, by default of the next one."""
     now = one.progress
     assert nominals or now.nominal is not None
@@ -57,23 +57,23 @@ def step(one: Kept, *nominals: int, due_at: int | None = None, every_ms: int = M
     recent = (*now.recent, *(Occurrence(nominal, Became.LIVE) for nominal in times))[-10:]
     after = max(times) + every_ms
     tasks = tuple(one.schedule.occurrence(nominal, nominal if due_at is None else due_at) for nominal in times)
-    progress = replaced(now, nominal=after, next_at=after, fired=now.fired + len(times), recent=recent)
+    progress = replace(now, nominal=after, next_at=after, fired=now.fired + len(times), recent=recent)
     return Firing(one, tasks, progress)
 
 
-def fire(store: Store, id: str = "s", *nominals: int, tenant: str = DEFAULT_TENANT) -> Fired:
+def fire(store: Ledger, id: str = "s", *nominals: int, tenant: str = DEFAULT_TENANT) -> Fired:
     """Fire one schedule as it is kept now, whether or not it is due."""
     one = kept(store, id, tenant)
     [fired] = store.fire(store.shard_of(SHARD.queue, "", one.schedule.series), [step(one, *nominals)])
     return fired
 
 
-def due(store: Store, shard: Shard = SHARD) -> list[Kept]:
+def due(store: Ledger, shard: Shard = SHARD) -> list[StoredSchedule]:
     """Schedules that a claim finds due; a task that it finds it leases for a millisecond."""
     return store.claim(shard, 1, lease_ms=1).schedules
 
 
-def fire_due(store: Store, fire: Fire, shard: Shard = SHARD) -> bool:
+def fire_due(store: Ledger, fire: Fire, shard: Shard = SHARD) -> bool:
     """Fire what a claim finds due, as a drain does; False for nothing."""
     claim = store.claim(shard, 1, lease_ms=1)
     if claim.schedules:
@@ -86,12 +86,12 @@ def occurrence(number: int, id: str = "s") -> str:
     return occurrence_id(id, START + number * MINUTE)
 
 
-def became(store: Store, id: str = "s", tenant: str = DEFAULT_TENANT) -> list[Became]:
+def became(store: Ledger, id: str = "s", tenant: str = DEFAULT_TENANT) -> list[Became]:
     """State of each of the last occurrences."""
     return [one.became for one in kept(store, id, tenant).progress.recent]
 
 
-def waits(store: Store, id: str) -> bool:
+def waits(store: Ledger, id: str) -> bool:
     """True for an occurrence that waits for the end of another."""
     task = store.get(SHARD.queue, id)
     return bool(task and task.due_at == NEVER)
@@ -99,4 +99,4 @@ def waits(store: Store, id: str) -> bool:
 
 def ids(tasks: Sequence[Any]) -> list[str]:
     """Ids of tasks, or of schedules as they are kept, in their order."""
-    return [one.schedule.id if isinstance(one, Kept) else one.id for one in tasks]
+    return [one.schedule.id if isinstance(one, StoredSchedule) else one.id for one in tasks]

@@ -1,14 +1,12 @@
 """The ledger's model with a schedule and a backfill: occurrences are rows like others, and it learns of their ends."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from duecourse.domain.queues import Stats
-from duecourse.domain.schedule import NEVER, Became, Occurrence, Overlap, Progress, Schedule
-from duecourse.domain.task import NewTask, Status
-from duecourse.domain.values import replaced
-from duecourse.ports.schedules import Fired, Put
-from duecourse.ports.tasks import Move, Reply
+from duecourse.ledger.operations import Fired, Move, Put, Reply
+from duecourse.ledger.queue import Stats
+from duecourse.ledger.schedule import NEVER, Became, Occurrence, Overlap, Progress, Schedule
+from duecourse.ledger.task import NewTask, Status
 from tests.support.clock import HandClock
 from tests.support.ledger_model import Model, Row, deadline_of
 
@@ -78,7 +76,7 @@ class SeriesModel(Model):
             return Fired.STALE
         elif one.schedule.overlap is Overlap.QUEUE and (found := self._look(home)):
             age = self.now - self.rows[found[-1]].created
-            one.progress = replaced(one.progress, next_at=self.now + min(max(age // 10, 1_000), 60_000))
+            one.progress = replace(one.progress, next_at=self.now + min(max(age // 10, 1_000), 60_000))
             return Fired.STALE
         else:
             self._fire(home, one, task, progress)
@@ -167,7 +165,7 @@ class SeriesModel(Model):
             Occurrence(entry.nominal, became) if id == one.schedule.occurrence(entry.nominal, 0).id else entry
             for entry in one.progress.recent
         ]
-        one.progress = replaced(one.progress, recent=tuple(entries))
+        one.progress = replace(one.progress, recent=tuple(entries))
 
     def _strike(self, one: Series, id: str) -> None:
         one.live = [other for other in one.live if other != id]
@@ -209,9 +207,9 @@ def _add_live(one: Series, id: str) -> None:
 
 
 def _count_skipped(one: Series) -> None:
-    one.progress = replaced(one.progress, skipped=one.progress.skipped + 1)
+    one.progress = replace(one.progress, skipped=one.progress.skipped + 1)
 
 
 def _with_ends(progress: Progress, ended: dict[int, Became]) -> Progress:
     recent = (Occurrence(one.nominal, ended.get(one.nominal, one.became)) for one in progress.recent)
-    return replaced(progress, recent=tuple(recent))
+    return replace(progress, recent=tuple(recent))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support.answering import Asked, Reply, Server, answering
+from tests.support.http_server import ReceivedRequest, Reply, Server, answering
 
 SHORT_LEASE = {"DUECOURSE_LEASE": "PT2S", "DUECOURSE_MARGIN": "PT2S"}
 DONE = Reply(200, b"{}")
@@ -20,7 +20,7 @@ class SlowAtFirst:
         self.asked = threading.Event()
         self.go_on = threading.Event()
 
-    def __call__(self, _asked: Asked) -> Reply:
+    def __call__(self, _asked: ReceivedRequest) -> Reply:
         with self._lock:
             self._calls += 1
             first = self._calls == 1

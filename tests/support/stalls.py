@@ -1,5 +1,7 @@
-"""How long the machine kept a thread of this process waiting: so much it may add to a time measured meanwhile."""
+"""What a busy machine may add to a time measured meanwhile: how long a thread waited, and how slowly work went."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,3 +40,35 @@ def on_time_ms(usual_ms: int) -> Iterator[Callable[[], float]]:
     """Watch the machine: the function answers how late a ring may have been, `usual_ms` where nothing else runs."""
     with stalls() as added_s:
         yield lambda: min(usual_ms + 1_000 * added_s(), MADE_GOOD_MS)
+
+
+WORK = """
+import time
+while True:
+    began, used = time.monotonic(), time.process_time()
+    while time.process_time() - used < 0.05:
+        pass
+    print((time.monotonic() - began) / 0.05, flush=True)
+    time.sleep(0.1)
+"""
+"""Prints again and again how many times longer 50 ms of a processor took."""
+
+
+@contextmanager
+def slowdown() -> Iterator[Callable[[], float]]:
+    """Watch the machine: the function answers how many times longer work took at the worst moment, 1 at least."""
+    worst = 1.0
+
+    def watch() -> None:
+        nonlocal worst
+        for line in working.stdout or ():
+            worst = max(worst, float(line))
+
+    with subprocess.Popen([sys.executable, "-c", WORK], stdout=subprocess.PIPE, text=True) as working:
+        thread = threading.Thread(target=watch, name="slowdown", daemon=True)
+        thread.start()
+        try:
+            yield lambda: worst
+        finally:
+            working.kill()
+            thread.join()

@@ -14,7 +14,7 @@ import os, sys, time
 from concurrent.futures import ThreadPoolExecutor
 import helper, probelib
 from duecourse import Client, Done, save, task_handler
-from duecourse.process import Handler
+from duecourse.app import Handler
 
 def echo(event, context):
     print("echoing", event)

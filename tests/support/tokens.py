@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator, Sequence
 from hashlib import md5, sha1, sha256
 
-from duecourse.domain.task import FENCE_DIGITS, Task
+from duecourse.ledger.task import FENCE_DIGITS, Task
 
 SIZE = 8
 WHOLE = 1 << 8 * SIZE

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from duecourse.turns import Turns
+from duecourse.base.cpu_turns import Turns
 
 
 @contextmanager

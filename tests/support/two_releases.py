@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import urllib3
 
-from duecourse_local.stack.options import PARAMETERS, Options, Precision
-from duecourse_local.stack.stack import Stack
-from tests.support.answering import Asked, Reply
+from duecourse_local.harness.options import PARAMETERS, Options, Precision
+from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
 from tests.support.bridges import NAMESPACE, Served
+from tests.support.http_server import ReceivedRequest, Reply
 from tests.support.project import ROOT, add_resource, copy_project
-from tests.support.releases import FIRST, layer_of, unpack_release
+from tests.support.releases import EARLIER, layer_of, unpack_release
 
-OWN = ROOT / "tests" / "chaos" / "fixtures" / "report"
+OWN = ROOT / "tests" / "whole" / "fixtures" / "report"
 FUNCTION = """
   {kind}Function:
     Type: AWS::Serverless::Function
@@ -34,7 +34,7 @@ FUNCTION = """
         Variables:
           DUECOURSE_TARGETS: ""
 """
-LEASE = {"DUECOURSE_LEASE": "PT10S", "DUECOURSE_NAMESPACE": NAMESPACE}
+LEASE = {"DUECOURSE_LEASE": "PT10S", "DUECOURSE_DELIVERY_LEASE": "PT10S", "DUECOURSE_NAMESPACE": NAMESPACE}
 
 
 class Release(NamedTuple):
@@ -46,7 +46,7 @@ class Release(NamedTuple):
 
 
 class Releases(NamedTuple):
-    """The first release and this tree's."""
+    """The earlier one and this tree's."""
 
     old: Release
     new: Release
@@ -66,7 +66,7 @@ class Receiver:
         self.runs = Counter[str]()
         self.ends = Counter[str]()
 
-    def __call__(self, asked: Asked) -> Reply:
+    def __call__(self, asked: ReceivedRequest) -> Reply:
         body = json.loads(asked.body)
         with self._lock:
             if asked.path == "/ended":
@@ -104,16 +104,15 @@ def both_releases(server: Served, folder: Path) -> Iterator[Releases]:
     """Both on one server. Each has functions of a user's own: `own`, and `crossed` with the other's layer."""
     for project in ("old", "new"):
         (folder / project).mkdir()
-    templates = unpack_release(FIRST, folder / "old"), copy_project(folder / "new")
+    templates = unpack_release(EARLIER, folder / "old"), copy_project(folder / "new")
     layers = [layer_of(template.parent) for template in templates]
     projects = list(zip(templates, layers, strict=True))
-    deliveries = {"DUECOURSE_DELIVERY_LEASE": "PT10S"}
     with ExitStack() as running:
         http = running.enter_context(urllib3.PoolManager(retries=False, timeout=30, maxsize=10))
         made = []
-        for (template, layer), other, more in zip(projects, reversed(projects), ({}, deliveries), strict=True):
+        for (template, layer), other in zip(projects, reversed(projects), strict=True):
             _add_functions(template, *other)
-            options = _options(template, server, LEASE | more)
+            options = _options(template, server, LEASE)
             stack = running.enter_context(Stack(options))
             made.append(Release(stack, layer, Api(http, stack.api)))
         yield Releases(*made)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from duecourse_local.template.intrinsics import Resolver
-from duecourse_local.template.reader import PSEUDO
+from duecourse_local.harness.intrinsics import Resolver
+from duecourse_local.harness.template import PSEUDO
 
 KEY = "arn:aws:kms:eu-central-1:123456789012:key/11111111-2222-3333-4444-555555555555"
 SECRET = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:redis-AbCdEf"

@@ -6,8 +6,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from duecourse.adapters.aws.credentials import ManagedCredentials
-from duecourse.wire.credentials import read_credential
+from duecourse.api.credential_secrets import read_credential
+from duecourse.services.secrets import ManagedCredentials
 
 PREFIX = "duecourse/auth/"
 

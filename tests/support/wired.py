@@ -1,13 +1,11 @@
-"""An App as a test wants it, and has it be that of the test's process: its handlers and clients find it there."""
+"""An App of a test, which handlers and clients in the test's process find."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any, TypeAlias
 
-from duecourse.outside import Parts
-from duecourse.process import PROCESS
+from duecourse.app import PROCESS, App, Parts
 from duecourse.settings import Settings
-from duecourse.wiring import App
 from tests.support.seals import LOCAL_KEY
 
 Wire: TypeAlias = Callable[..., App]

@@ -15,7 +15,7 @@ import urllib3
 from tests.support.drainer import ENVIRONMENT
 from tests.support.project import ROOT
 
-HANDLERS = ROOT / "tests/integration/fixtures/worker"
+HANDLERS = ROOT / "tests/worker/fixtures"
 CLEAN = {name: value for name, value in ENVIRONMENT.items() if not name.startswith(("DUECOURSE_", "AWS_"))}
 
 

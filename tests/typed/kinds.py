@@ -1,6 +1,7 @@
 """Types that mypy must find, and errors that it must report: an `ignore` that nothing needs fails `make check`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from typing import Any, assert_type
 
@@ -110,3 +111,13 @@ async def await_it(client: AsyncClient) -> None:
     assert_type((await client.add(kind="report", payload={})).task, Task[Any])
     await client.add(kind="report")  # type: ignore[call-arg]
     client.add(kind="report", payload={}).created  # type: ignore[attr-defined]  # noqa: B018
+
+
+def change(task: Task) -> None:
+    """Values cannot be changed in place, and `replace` knows their fields."""
+    assert_type(replace(task, attempt=2), Task[Any])
+    replace(task, attempt="2")  # type: ignore[arg-type]
+    replace(task, colour="red")  # type: ignore[call-arg]
+    task.attempt = 2  # type: ignore[misc]
+    task.retry.jitter = False  # type: ignore[misc]
+    Done("x").result = "y"  # type: ignore[misc]

@@ -3,25 +3,55 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from duecourse.domain.history import Action, Change, Run, Trigger
-from duecourse.domain.lost import Lost
-from duecourse.domain.outcomes import Again, Done, Drop, Retry
-from duecourse.domain.task import DueTask, RetryPolicy, Status, Task
+from duecourse.ledger.task import (
+    Action,
+    Again,
+    Change,
+    Done,
+    Drop,
+    DueTask,
+    Lost,
+    Retry,
+    RetryPolicy,
+    Run,
+    Status,
+    Task,
+    Trigger,
+)
 
 if TYPE_CHECKING:
     from duecourse import errors
-    from duecourse.async_client import AsyncClient, AsyncReminderClient, AsyncScheduleClient
-    from duecourse.client import Client, Listed, ListedDead, Many
-    from duecourse.client_reminders import ReminderClient
-    from duecourse.client_schedules import AddedSchedule, ListedSchedules, PurgedSchedules, ScheduleClient
-    from duecourse.domain.dead import DeadGroup
-    from duecourse.domain.order import AddResult
-    from duecourse.domain.query import Known, QueryState, QueryStatus
-    from duecourse.domain.queues import QueueSettings, QueueStatus, Rate, ShardStatus
-    from duecourse.domain.reminder import Channel, Recipient
-    from duecourse.domain.reminder_status import Made, Moved, MovedTask, ReminderStatus, Shown
-    from duecourse.domain.replay import Replayed
-    from duecourse.domain.schedule import (
+    from duecourse.api.problems import Problem, problem_of
+    from duecourse.base.times import to_datetime
+    from duecourse.client.async_client import AsyncClient, AsyncReminderClient, AsyncScheduleClient
+    from duecourse.client.client import (
+        AddedSchedule,
+        Client,
+        Listed,
+        ListedDead,
+        ListedSchedules,
+        Many,
+        PurgedSchedules,
+        ReminderClient,
+        ScheduleClient,
+    )
+    from duecourse.client.typed_kinds import AsyncKind, Kind
+    from duecourse.ledger.many_tasks import DeadGroup, Replayed
+    from duecourse.ledger.query import Known, QueryState, QueryStatus
+    from duecourse.ledger.queue import QueueSettings, QueueStatus, Rate, ShardStatus
+    from duecourse.ledger.reminder import (
+        Channel,
+        Made,
+        Moved,
+        MovedTask,
+        Recipient,
+        ReminderStatus,
+        Series,
+        SeriesStatus,
+        Shown,
+        Standing,
+    )
+    from duecourse.ledger.schedule import (
         Became,
         Cron,
         Every,
@@ -31,18 +61,17 @@ if TYPE_CHECKING:
         Missed,
         Occurrence,
         Overlap,
+        Passed,
         Progress,
         RRule,
         Rule,
         Schedule,
+        ScheduleStatus,
+        Upcoming,
     )
-    from duecourse.domain.schedule_status import Passed, ScheduleStatus, Upcoming
-    from duecourse.domain.series import Series, SeriesStatus, Standing
-    from duecourse.domain.timeline import Happened, Waiting, Why
-    from duecourse.domain.times import to_datetime
-    from duecourse.handler import extend, save, task_handler
-    from duecourse.typed import AsyncKind, Kind
-    from duecourse.wire.http.problems import Problem, problem_of
+    from duecourse.ledger.task import AddResult
+    from duecourse.ledger.timeline import Happened, Waiting, Why
+    from duecourse.task_handlers import extend, save, task_handler
 
 __version__ = "0.2.0"
 __all__ = [
@@ -122,18 +151,38 @@ __all__ = [
 ]
 
 _LATER = {
-    "duecourse.async_client": ("AsyncClient", "AsyncReminderClient", "AsyncScheduleClient"),
-    "duecourse.client": ("Client", "Listed", "ListedDead", "Many"),
-    "duecourse.client_reminders": ("ReminderClient",),
-    "duecourse.client_schedules": ("AddedSchedule", "ListedSchedules", "PurgedSchedules", "ScheduleClient"),
-    "duecourse.domain.dead": ("DeadGroup",),
-    "duecourse.domain.order": ("AddResult",),
-    "duecourse.domain.query": ("Known", "QueryState", "QueryStatus"),
-    "duecourse.domain.queues": ("QueueSettings", "QueueStatus", "Rate", "ShardStatus"),
-    "duecourse.domain.reminder": ("Channel", "Recipient"),
-    "duecourse.domain.reminder_status": ("Made", "Moved", "MovedTask", "ReminderStatus", "Shown"),
-    "duecourse.domain.replay": ("Replayed",),
-    "duecourse.domain.schedule": (
+    "duecourse.api.problems": ("Problem", "problem_of"),
+    "duecourse.base.times": ("to_datetime",),
+    "duecourse.client.async_client": ("AsyncClient", "AsyncReminderClient", "AsyncScheduleClient"),
+    "duecourse.client.client": (
+        "AddedSchedule",
+        "Client",
+        "Listed",
+        "ListedDead",
+        "ListedSchedules",
+        "Many",
+        "PurgedSchedules",
+        "ReminderClient",
+        "ScheduleClient",
+    ),
+    "duecourse.client.typed_kinds": ("AsyncKind", "Kind"),
+    "duecourse.task_handlers": ("extend", "save", "task_handler"),
+    "duecourse.ledger.many_tasks": ("DeadGroup", "Replayed"),
+    "duecourse.ledger.query": ("Known", "QueryState", "QueryStatus"),
+    "duecourse.ledger.queue": ("QueueSettings", "QueueStatus", "Rate", "ShardStatus"),
+    "duecourse.ledger.reminder": (
+        "Channel",
+        "Made",
+        "Moved",
+        "MovedTask",
+        "Recipient",
+        "ReminderStatus",
+        "Series",
+        "SeriesStatus",
+        "Shown",
+        "Standing",
+    ),
+    "duecourse.ledger.schedule": (
         "Became",
         "Cron",
         "Every",
@@ -143,18 +192,16 @@ _LATER = {
         "Missed",
         "Occurrence",
         "Overlap",
+        "Passed",
         "Progress",
         "RRule",
         "Rule",
         "Schedule",
+        "ScheduleStatus",
+        "Upcoming",
     ),
-    "duecourse.domain.schedule_status": ("Passed", "ScheduleStatus", "Upcoming"),
-    "duecourse.domain.series": ("Series", "SeriesStatus", "Standing"),
-    "duecourse.domain.timeline": ("Happened", "Waiting", "Why"),
-    "duecourse.domain.times": ("to_datetime",),
-    "duecourse.handler": ("extend", "save", "task_handler"),
-    "duecourse.typed": ("AsyncKind", "Kind"),
-    "duecourse.wire.http.problems": ("Problem", "problem_of"),
+    "duecourse.ledger.task": ("AddResult",),
+    "duecourse.ledger.timeline": ("Happened", "Waiting", "Why"),
 }
 """Names of each module that is imported at the first use of one: what a function does not need delays no start."""
 

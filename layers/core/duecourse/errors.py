@@ -1,4 +1,10 @@
-"""Errors of this product, as one tree; the docstring of a class is its message."""
+"""Errors of this product, as one tree; the docstring of a class is its message.
+
+To add an error that callers see, write its class here, or in `api/problems.py` if only HTTP knows it, with a `code`.
+Its status is in `api/problems.py`, its row in CODES of `tests/api/test_problems.py`. Callers match codes: never
+rename or remove one. An error that a script answers is a Reply of `ledger/operations.py`, and has its row in
+REJECTIONS of `tasks/verbs.py`. `docs/reference/python.md` has a table of errors.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +41,10 @@ def bounded(found: Sequence[FieldError]) -> list[FieldError]:
     return [*found[:MAX_ERRORS], FieldError("body", f"has {more} more wrong fields")] if more > 0 else list(found)
 
 
+FIELDS_TOLD = 3
+"""Fields with the same problem that an error's text names."""
+
+
 class InvalidInput(DuecourseError):
     """Some fields are wrong."""
 
@@ -42,7 +52,17 @@ class InvalidInput(DuecourseError):
 
     def __init__(self, problems: Sequence[FieldError]) -> None:
         self.problems = list(problems)
-        super().__init__("; ".join(f"{p.field}: {p.problem}" for p in problems) or None)
+        fields: dict[str, list[str]] = {}
+        for one in problems:
+            fields.setdefault(str(one.problem), []).append(one.field)
+        super().__init__("; ".join(_told(names, problem) for problem, names in fields.items()) or None)
+
+
+def _told(fields: Sequence[str], problem: str) -> str:
+    """One problem of some fields: a batch has the same one many times."""
+    if len(fields) > FIELDS_TOLD:
+        return f"{', '.join(fields[:FIELDS_TOLD])} and {len(fields) - FIELDS_TOLD} more: {problem}"
+    return "; ".join(f"{field}: {problem}" for field in fields)
 
 
 class EgressRejected(InvalidInput):
@@ -115,12 +135,6 @@ class Conflict(DuecourseError):
     """The task's state does not allow this."""
 
     reason = "conflict"
-
-
-class ReminderTooLarge(DuecourseError):
-    """The messages of the reminder are over 4 MB in all: use fewer recipients or shorter addresses."""
-
-    code = "reminder-too-large"
 
 
 QUOTA_WAIT_MS = 10_000
@@ -296,10 +310,8 @@ class WrongShards(StoreMisused):
     """The queue has another number of shards than the settings say."""
 
 
-class LedgerTooOld(Conflict):
-    """The records of this queue are of an earlier version, which knows no schedules: run `duecourse upgrade` first."""
-
-    code = "ledger-too-old"
+class OtherVersion(StoreMisused):
+    """The ledger is of another version: export it with the release that wrote it, and import the export here."""
 
 
 class SealUnavailable(StoreUnavailable):

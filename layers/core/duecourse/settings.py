@@ -1,7 +1,8 @@
 """Settings from the environment: the names are the fields with the prefix `DUECOURSE_`.
 
-This module works without pydantic, which every function would load for it at each cold start. DUECOURSE_WATCH alone, if
-it is set, holds the fields of a request, and is read as one.
+To add a setting, add its field with its reader and a description (`Annotated[type, reader, description] = default`).
+It needs a parameter in `template.yaml` if a deployment sets it. If a client obeys it, its name belongs to
+ClientSettings of `client/settings.py`, and to SETTINGS of `local/duecourse_local/cli/stack.py`. Then `make reference`.
 """
 
 import re
@@ -10,23 +11,24 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
-from duecourse.domain.access import Access
-from duecourse.domain.address import WITHOUT_BELLS, check_servers, check_store, near_url, split
-from duecourse.domain.near import UNKNOWN, nearest
-from duecourse.domain.polls import LEAST_INTERVAL_MS, MIN_INTERVAL_MS
-from duecourse.domain.query import QUEUE_PREFIX
-from duecourse.domain.quotas import Quotas
-from duecourse.domain.reminder import MAX_TASKS
-from duecourse.domain.shards import MAX_SHARDS
-from duecourse.domain.task import Json
-from duecourse.domain.times import DAY_MS
-from duecourse.domain.watch import Watch
-from duecourse.errors import FieldError, InvalidInput, InvalidSettings, bounded
-from duecourse.wire.settings.access import read_access
-from duecourse.wire.settings.quotas import EXAMPLE as QUOTAS
-from duecourse.wire.settings.quotas import read_quotas
-from duecourse.wire.settings.targets import read_dead_target, read_targets
-from duecourse.wire.settings.variables import (
+from duecourse.api.authorization import (
+    ARN,
+    EVERY,
+    NO_GRANT,
+    Access,
+    ClaimRule,
+    Grant,
+    Role,
+    TableRule,
+    canonical_arn,
+    is_session,
+)
+from duecourse.base.hints import UNKNOWN, near_name, nearest, unknown_field
+from duecourse.base.json_text import Json
+from duecourse.base.times import DAY_MS
+from duecourse.base.variables import (
+    NAME,
+    WRONG_NAME,
     duration,
     json_such_as,
     number,
@@ -36,10 +38,181 @@ from duecourse.wire.settings.variables import (
     table_of,
     written_as,
 )
+from duecourse.errors import FieldError, InvalidInput, InvalidSettings, bounded
+from duecourse.ledger.address import WITHOUT_BELLS, check_servers, check_store, near_url, split
+from duecourse.ledger.query import KIND as POLL
+from duecourse.ledger.query import LEAST_INTERVAL_MS, MIN_INTERVAL_MS, QUEUE_PREFIX
+from duecourse.ledger.queue import OTHERS, QueueSettings, Quotas
+from duecourse.ledger.reminder import MAX_TASKS
+from duecourse.ledger.sharding import MAX_SHARDS
+from duecourse.ledger.task import RESERVED
+from duecourse.ledger.watched_keys import Watch
+
+# DUECOURSE_TENANT_FROM, read without pydantic: `claim:<name>`, or `principals:` and a JSON object.
+
+CLAIM, PRINCIPALS = "claim:", "principals:"
+CLAIM_NAME = re.compile(r"[!-~]{1,128}")
+PRINCIPAL = re.compile(r"arn:aws[a-z-]*:(iam|sts)::\d{12}:[!-)+-~]{1,600}")
+SUBJECT = re.compile(r"[!-)+-~]{1,255}")
+ACCESS_EXAMPLE = (
+    '{"arn:aws:iam::123456789012:role/shop": "acme", "arn:aws:iam::123456789012:role/ops": {"roles": ["operator"]}}'
+)
+FIELDS = {"tenant", "roles"}
+WORDS = ", ".join(Role)
+
+
+def read_access(text: str) -> Access:
+    """The rule in a text. Raises ValueError, or InvalidInput that names the wrong principals."""
+    if text.startswith(CLAIM):
+        return _claim(text.removeprefix(CLAIM))
+    if text.startswith(PRINCIPALS):
+        return json_such_as(PRINCIPALS + ACCESS_EXAMPLE, _table)(text.removeprefix(PRINCIPALS))
+    raise ValueError(f"must be {CLAIM}<name of a claim>, or {PRINCIPALS}{ACCESS_EXAMPLE}")
+
+
+def _claim(name: str) -> ClaimRule:
+    if not CLAIM_NAME.fullmatch(name):
+        raise ValueError(f"must name a claim of the token, such as {CLAIM}org_id")
+    return ClaimRule(name)
+
+
+def _table(value: Json) -> TableRule:
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"must be {PRINCIPALS} and a JSON object with at least one principal")
+    grants, problems = dict[str, Grant](), list[FieldError]()
+    for name, given in value.items():
+        try:
+            known = _name(name)
+            if known in grants:
+                raise ValueError("names the same role as an earlier one")  # noqa: TRY301 - beside the readers' own
+            grants[known] = _grant(given)
+        except (ValueError, InvalidInput) as error:
+            problems += problems_at(name, error)
+    if problems:
+        raise InvalidInput(problems)
+    return TableRule(grants)
+
+
+def _name(name: str) -> str:
+    if name == EVERY:
+        return name
+    if is_session(name):
+        raise ValueError("is a session, whose name its caller chooses: give the role's own ARN, arn:aws:iam::…")
+    if not (PRINCIPAL if name.startswith(ARN) else SUBJECT).fullmatch(name):
+        raise ValueError(f"must be the ARN of a role or user, the subject of a token, or {EVERY} for all others")
+    return canonical_arn(name)
+
+
+def _grant(value: Json) -> Grant:
+    if isinstance(value, str):
+        return Grant(_tenant(value), frozenset({Role.CALLER}))
+    if not isinstance(value, dict):
+        raise ValueError('must be a tenant, or an object such as {"tenant": "acme", "roles": ["caller"]}')  # noqa: TRY004
+    unknown = [FieldError(str(name), unknown_field(name, FIELDS)) for name in value if name not in FIELDS]
+    if unknown:
+        raise InvalidInput(unknown)
+    roles = _roles(value.get("roles", [Role.CALLER]))
+    if "tenant" not in value and Role.OPERATOR not in roles:
+        raise InvalidInput([FieldError("tenant", f"is required, unless the roles have {Role.OPERATOR}")])
+    return Grant(_tenant(value["tenant"]) if "tenant" in value else NO_GRANT.tenant, roles)
+
+
+def _roles(value: Json) -> frozenset[Role]:
+    unknown = [word for word in value if word not in list(Role)] if isinstance(value, list) else []
+    if not isinstance(value, list) or not value or unknown:
+        near = near_name(unknown[0], Role) if unknown else ""
+        raise InvalidInput([FieldError("roles", f"must be a list of at least one of: {WORDS}{near}")])
+    return frozenset(map(Role, value))
+
+
+def _tenant(value: Json) -> str:
+    if not isinstance(value, str) or (value != EVERY and not NAME.fullmatch(value)):
+        raise InvalidInput([FieldError("tenant", f"{WRONG_NAME}, or {EVERY} for any")])
+    return value
+
+
+# DUECOURSE_TENANT_QUOTAS, read without pydantic: the quotas of each tenant by name, and with `-` of all others.
+
+QUOTAS_EXAMPLE = (
+    '{"-": {"tenant_max_pending": 10000}, "acme": {"tenant_max_pending": 100000, "tenant_max_bytes": null}}'
+)
+
+
+def read_quotas(value: Json) -> dict[str, Quotas]:
+    """The table. Raises ValueError, or InvalidInput that names what is wrong; a tenant has what it lacks of `-`."""
+    tables = table_of(_read_fields)(value)
+    others = tables.get(OTHERS, {})
+    return {tenant: Quotas(**{**others, **fields}) for tenant, fields in tables.items()}
+
+
+def _read_fields(value: Json) -> dict[str, int | None]:
+    if not isinstance(value, dict):
+        raise ValueError("must be a JSON object")  # noqa: TRY004 - a wrong value, to its reader
+    found, problems = dict[str, int | None](), list[FieldError]()
+    for name, one in value.items():
+        try:
+            found[name] = _reader(name)(one)
+        except ValueError as error:
+            problems += problems_at(name, error)
+    if problems:
+        raise InvalidInput(problems)
+    return found
+
+
+def _reader(name: str) -> Callable[[Json], int | None]:
+    if name not in Quotas._fields:
+        raise ValueError(f"must be one of {', '.join(Quotas._fields)}{near_name(name, Quotas._fields)}")
+    [about] = QueueSettings.__annotations__[name].__metadata__
+    read = number(about.low, about.high)
+    return lambda value: None if value is None else read(value)
+
+
+# DUECOURSE_TARGETS and DUECOURSE_DEAD_TARGET, read without pydantic: the target of each kind, and of dead tasks.
+
+BUILT_IN = ("poll", "webhook", "reminder")
+"""Kinds that duecourse works itself."""
+TARGET = re.compile(
+    r"inline|worker|lambda:[A-Za-z0-9_.:-]{1,170}|sqs:([A-Za-z0-9_-]{1,75}(\.fifo)?|https?://[!-~]{1,500})|amqp:[!-~]{1,255}"
+)
+
+
+def read_dead_target(value: str) -> str:
+    """The target of notifications of dead tasks, which work for no function. Raises ValueError."""
+    if value in {"inline", "worker"}:
+        problem = f"{value} cannot receive notifications of dead tasks"
+        raise ValueError(f"must be lambda:<function>, sqs:<queue> or amqp:<queue>: {problem}")
+    return _target(value)
+
+
+def read_targets(table: Json) -> dict[str, str]:
+    """The target of each kind. Raises ValueError, or InvalidInput that names the wrong kinds."""
+    targets = table_of(_target)(table)
+    unknown = [kind for kind, target in targets.items() if target == "inline" and kind not in BUILT_IN]
+    if unknown:
+        raise ValueError(f"only {', '.join(BUILT_IN)} can be inline: give {', '.join(unknown)} another target")
+    reserved = [kind for kind in targets if kind.startswith(RESERVED)]
+    if reserved:
+        raise ValueError(f"{RESERVED}… is reserved for completion notifications: rename {', '.join(reserved)}")
+    if targets.get(POLL, "").startswith(("sqs:", "amqp:")):
+        problem = "must be inline or lambda:<function>: a broker's confirm would count as the answer"
+        raise InvalidInput([FieldError(POLL, problem)])
+    return targets
+
+
+def _target(value: Json) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be text")  # noqa: TRY004 - a wrong value, to its reader
+    if not TARGET.fullmatch(value):
+        raise ValueError("must be inline, worker, lambda:<function>, sqs:<queue> or amqp:<queue>")
+    return value
+
+
+# All settings. This module works without pydantic, which every function would load for it at each cold start.
+# DUECOURSE_WATCH alone, if it is set, holds the fields of a request, and is read as one.
 
 PREFIX = "DUECOURSE_"
 SMS_FROM = re.compile(r"\+[1-9]\d{6,14}|\d{5,6}|(?=.*[A-Za-z])[A-Za-z0-9]{1,11}", re.ASCII)
-SPEAKING = {"warm"}
+MEANINGFUL_WHEN_EMPTY = {"warm"}
 """Settings whose empty value means something: off."""
 NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SEAL_KEY = re.compile(r"(?s:file:///.+)|arn:[a-z-]+:kms:[!-~]+|alias/[A-Za-z0-9/_-]{1,250}|(mrk-)?[0-9a-f-]{32,36}")
@@ -51,7 +224,7 @@ name_of_secret = written_as(
     re.compile(r"(?!.*://)[A-Za-z0-9/_+=.@:-]{1,2048}"),
     "must be the name or ARN of a secret, and not its value: 1 to 2048 characters of A-Z a-z 0-9 / _ + = . @ : -",
 )
-ONE_OF = {"STORE_SECRET": "STORE", "AMQP_SECRET": "AMQP"}
+INSTEAD_OF = {"STORE_SECRET": "STORE", "AMQP_SECRET": "AMQP"}
 """Settings that take the place of others."""
 NO_STORE = "is required: name the store by its URL, such as redis://127.0.0.1:6379/0"
 DEFAULT_LEASE_MS = 90_000
@@ -85,7 +258,7 @@ def _url(check: Callable[[str], str], scheme: str, path: str = "") -> Callable[[
 
 
 def _egress_allow(text: str) -> str:
-    from duecourse.domain.egress import Egress  # for those who list something
+    from duecourse.guard.egress import Egress  # for those who list something
 
     Egress.of(text)
     return text
@@ -98,7 +271,7 @@ def _countries(text: str) -> tuple[str, ...]:
 
 
 def _watches(entries: Json) -> Sequence[Watch]:
-    from duecourse.wire.settings.watches import read_watches
+    from duecourse.api.watched_keys import read_watches
 
     return read_watches(entries)
 
@@ -257,7 +430,7 @@ class Settings:
     ] = ""
     tenant_quotas: Annotated[
         dict[str, Quotas],
-        json_such_as(QUOTAS, read_quotas),
+        json_such_as(QUOTAS_EXAMPLE, read_quotas),
         "Quotas of each tenant by name, and with - of all others, as JSON. A quota holds in each queue that has "
         "none of its own. `tenant_max_bytes` also bounds the answers that Idempotency-Keys keep.",
     ] = field(default_factory=dict)
@@ -310,7 +483,8 @@ class Settings:
     log_tasks: Annotated[
         str,
         on_or_off,
-        "Write one log line for each task that is added, claimed, settled, moved or cancelled: on or off.",
+        "Write one log line for each task that is added, claimed, settled, moved, cancelled or replayed: on or off. "
+        "Occurrences that schedules add, and tasks deleted or cancelled many at once, have no line.",
     ] = "off"
     on_expired_function: Annotated[str, str, "Name of the function that the bridge invokes."] = "on_expired"
     bridge_in_flight: Annotated[
@@ -363,10 +537,10 @@ def variables() -> list[Variable]:
 
 
 def parse(environ: Mapping[str, str]) -> Settings:
-    """The settings in `environ`; an empty variable counts as unset, but for SPEAKING. Raises InvalidSettings."""
+    """Settings in `environ`; an empty variable is unset, except MEANINGFUL_WHEN_EMPTY. Raises InvalidSettings."""
     named = {k[len(PREFIX) :].lower(): v for k, v in environ.items() if k.startswith(PREFIX)}
-    given = {PREFIX + name.upper(): value for name, value in named.items() if value or name in SPEAKING}
-    found, problems = dict[str, Any](), list(_doubled(given))
+    given = {PREFIX + name.upper(): value for name, value in named.items() if value or name in MEANINGFUL_WHEN_EMPTY}
+    found, problems = dict[str, Any](), list(_both_given(given))
     for one in variables():
         if one.name in given:
             try:
@@ -375,7 +549,7 @@ def parse(environ: Mapping[str, str]) -> Settings:
                 problems += problems_at(one.name, error)
     problems += [FieldError(name, _unknown(name)) for name in given]
     settings = Settings(**found)
-    problems = problems or [FieldError(PREFIX + name, problem) for name, problem in _clashes(settings)]
+    problems = problems or [FieldError(PREFIX + name, problem) for name, problem in _conflicts(settings)]
     if problems:
         raise InvalidSettings(bounded(problems))
     return settings
@@ -387,13 +561,13 @@ def _unknown(name: str) -> str:
     return f"{UNKNOWN}: {PREFIX}{near}?" if near else UNKNOWN
 
 
-def _doubled(given: Mapping[str, str]) -> Iterator[FieldError]:
-    for name, other in ONE_OF.items():
+def _both_given(given: Mapping[str, str]) -> Iterator[FieldError]:
+    for name, other in INSTEAD_OF.items():
         if {PREFIX + name, PREFIX + other} <= given.keys():
             yield FieldError(PREFIX + name, f"takes the place of {PREFIX + other}: leave one of them out")
 
 
-def _clashes(given: Settings) -> Iterator[tuple[str, str]]:
+def _conflicts(given: Settings) -> Iterator[tuple[str, str]]:
     """The settings that are right by themselves, and wrong beside others: their names, and what is wrong."""
     named = {"TARGETS": list(given.targets.values()), "DEAD_TARGET": [given.dead_target]}
     asking = [PREFIX + name for name, targets in named.items() if any(one.startswith("amqp:") for one in targets)]
@@ -401,7 +575,7 @@ def _clashes(given: Settings) -> Iterator[tuple[str, str]]:
         yield "AMQP", f"is required because {asking[0]} names an amqp:<queue>"
     if any(name.startswith(QUEUE_PREFIX) and count > given.query_parallel for name, count in given.shards.items()):
         yield "SHARDS", f"must give {QUEUE_PREFIX}… no more shards than DUECOURSE_QUERY_PARALLEL: each gets its part"
-    yield from _clashes_of_quotas(given)
+    yield from _quota_conflicts(given)
     if given.tenant_from and given.tenant_header:
         yield "TENANT_HEADER", "must be empty beside DUECOURSE_TENANT_FROM: no caller chooses its own tenant"
     if given.tenant_from and given.opens_load_balancer:
@@ -409,10 +583,10 @@ def _clashes(given: Settings) -> Iterator[tuple[str, str]]:
     if given.warm_ms >= given.warm_idle_ms:
         yield "WARM", "must be shorter than DUECOURSE_WARM_IDLE"
     if given.watch:
-        yield from _clashes_of_watches(given)
+        yield from _watch_conflicts(given)
 
 
-def _clashes_of_quotas(given: Settings) -> Iterator[tuple[str, str]]:
+def _quota_conflicts(given: Settings) -> Iterator[tuple[str, str]]:
     most = max(given.shards.values(), default=1)
     problem = f"must be at least {most}: a queue has so many shards (DUECOURSE_SHARDS), and each gets its part"
     for tenant, quotas in given.tenant_quotas.items():
@@ -421,7 +595,7 @@ def _clashes_of_quotas(given: Settings) -> Iterator[tuple[str, str]]:
                 yield f"TENANT_QUOTAS.{tenant}.{name}", problem
 
 
-def _clashes_of_watches(given: Settings) -> Iterator[tuple[str, str]]:
+def _watch_conflicts(given: Settings) -> Iterator[tuple[str, str]]:
     if split(given.store).scheme in WITHOUT_BELLS:
         yield "WATCH", "requires a Redis as DUECOURSE_STORE: no other program sets keys in this store"
     if given.events == "off":

@@ -8,8 +8,8 @@ from hmac import compare_digest
 
 from standardwebhooks import Webhook
 
-from duecourse.domain.signing import check_secret
 from duecourse.errors import WrongSignature
+from duecourse.guard.signing_secrets import check_secret
 
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 TOLERANCE_S = 300.0

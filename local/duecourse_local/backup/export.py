@@ -6,43 +6,53 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from duecourse import __version__
-from duecourse.adapters.redis.connect import Client
-from duecourse.adapters.redis.keys import keys_of, on_record, seals_key, shards_key
-from duecourse.adapters.redis.queue_settings import FIELDS, settings_of
-from duecourse.adapters.redis.record import UNREADABLE, body_field, unpack, without_lease
-from duecourse.adapters.redis.scan import SUCCESSOR, Item, Scan
-from duecourse.adapters.redis.schedule_file import RedisFileRecord
-from duecourse.adapters.redis.scripts import Scripts
-from duecourse.adapters.redis.seal_keys import CURRENT
-from duecourse.domain.queues import SETTINGS, QueueSettings
-from duecourse.domain.schedule import TENANT as SCHEDULES
-from duecourse.domain.task import Shard, Status, Task
-from duecourse.domain.times import format_instant
-from duecourse.wire.http.queues import show_settings
-from duecourse.wire.http.tasks import show_task
+from duecourse.base.hints import near_name
+from duecourse.base.times import Clock, format_instant
+from duecourse.ledger.connect import Client
+from duecourse.ledger.keys import FIELDS, keys_of, parse_shards, seals_key, settings_of, shards_key
+from duecourse.ledger.maintenance import SUCCESSOR, Scan, ScannedTask
+from duecourse.ledger.queue import SETTINGS, QueueSettings
+from duecourse.ledger.record import UNREADABLE, body_field, unpack, without_lease
+from duecourse.ledger.schedule import TENANT as SCHEDULES
+from duecourse.ledger.script_calls import Scripts
+from duecourse.ledger.store.records import CURRENT, FileRecord
+from duecourse.ledger.task import Shard, Status, Task
+from duecourse.queues.http import show_settings
+from duecourse.tasks.http import show_task
 
-from .lines import FORMAT
+from .format import FORMAT
 
 
 class Export:
-    """One export of one ledger; `tell` receives a line for each record that cannot be read.
+    """One export of one ledger; `tell` receives a line for each unreadable record and each unknown queue.
 
     The queues stay open: each task is as it was at some moment of the export. Raises StoreUnavailable.
     """
 
-    def __init__(self, client: Client, namespace: str, queues: Collection[str], tell: Callable[[str], object]) -> None:
-        self._scripts = Scripts(client, None)
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        queues: Collection[str],
+        tell: Callable[[str], object],
+        clock: Clock | None = None,
+    ) -> None:
+        """`clock` is in place of the server's, for a ledger in this process."""
+        self._scripts = Scripts(client, clock)
+        self._clock = clock
         self._namespace = namespace
         self._tell = tell
-        on = on_record(self._scripts.command("SMEMBERS", shards_key(namespace)))
+        on = parse_shards(self._scripts.command("SMEMBERS", shards_key(namespace)))
+        known = sorted({shard.queue for shard, _ in on})
+        for queue in sorted({*queues} - {*known}):  # it may have had no task for a while: no error, yet maybe a slip
+            tell(f"nothing is exported of the unknown queue {queue}{near_name(queue, known)}")
         self._shards = sorted((shard, count) for shard, count in on if not queues or shard.queue in queues)
         self.tasks = 0
         self.unreadable = 0
 
     def lines(self) -> Iterator[str]:
         """The lines, without their ends."""
-        seconds, micros = self._scripts.command("TIME")
-        at = format_instant(int(seconds) * 1_000 + int(micros) // 1_000)
+        at = format_instant(self._clock.now() if self._clock else self._server_time())
         head = {"format": FORMAT, "by": f"duecourse {__version__}", "namespace": self._namespace, "at": at}
         yield _line("export", head)
         yield from map(self._queue, {shard.queue: count for shard, count in self._shards}.items())
@@ -51,6 +61,10 @@ class Export:
         for shard, _ in self._shards:
             yield from self._tasks(shard)
         yield _line("end", {"tasks": self.tasks})
+
+    def _server_time(self) -> int:
+        seconds, micros = self._scripts.command("TIME")
+        return int(seconds) * 1_000 + int(micros) // 1_000
 
     def _queue(self, of: tuple[str, int]) -> str:
         queue, count = of
@@ -67,7 +81,7 @@ class Export:
             yield _line("key", {"id": id.decode(), "wrapped": _text(wrapped), "seals": id.decode() == current})
 
     def _files(self) -> Iterator[str]:
-        noted = RedisFileRecord(self._scripts, self._namespace).read()
+        noted = FileRecord(self._scripts, self._namespace).read()
         if noted.begun:
             applied = noted.applied == noted.begun
             entries = sorted(noted.entries)
@@ -82,7 +96,7 @@ class Export:
             self.unreadable += 1
             self._tell(f"{shard}: the record of {sid} cannot be read, and is left out: {problem}")
 
-    def _newest(self, shard: Shard, item: Item) -> Item:
+    def _newest(self, shard: Shard, item: ScannedTask) -> ScannedTask:
         """The replacement that waits until a task has run, else the task."""
         if item.task.status is not Status.LEASED:
             return item
@@ -94,19 +108,19 @@ class Export:
         field = body_field(item.sid, data)
         body = self._scripts.command("HGET", tasks, field) if field else None
         try:
-            return Item(shard, item.sid, data, unpack(shard.queue, item.sid, data, body=body), body or b"")
+            return ScannedTask(shard, item.sid, data, unpack(shard.queue, item.sid, data, body=body), body or b"")
         except UNREADABLE:  # it has ended since
             return item
 
-    def _task(self, item: Item, ended_at: int) -> str:
+    def _task(self, item: ScannedTask, ended_at: int) -> str:
         self.tasks += 1
         when = item.task.due_at if item.task.status is Status.LEASED else ended_at
         kept = {"when": when, "record": _text(without_lease(item.data))}
         body = {"payload": _text(item.body)} if item.body else {}
-        return _line("task", {"queue": item.shard.queue, "id": item.sid, "shown": _shown(item.task), **kept, **body})
+        return _line("task", {"queue": item.shard.queue, "id": item.sid, "shown": _view(item.task), **kept, **body})
 
 
-def _shown(task: Task) -> dict[str, Any]:
+def _view(task: Task) -> dict[str, Any]:
     """Fields of a task, or of a schedule, that a reader sees."""
     if task.tenant == SCHEDULES:
         tenant, _, id = task.id.partition("/")

@@ -7,21 +7,18 @@ from contextlib import ExitStack, closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from duecourse.adapters.embedded.client import EmbeddedRedis
-from duecourse.adapters.embedded.former import LAYOUT as FORMER
-from duecourse.adapters.embedded.former import LAYOUTS
-from duecourse.adapters.embedded.leveldb import LAYOUT_KEY, LOCK, LevelDisk, library, loaded, lock
-from duecourse.adapters.embedded.server import Server
-from duecourse.adapters.embedded.store import SystemClock
-from duecourse.adapters.redis.keys import Keys, keys_of, on_record, shard_of_tasks_key, shards_key
-from duecourse.adapters.redis.mend import Mend
-from duecourse.adapters.redis.record import UNREADABLE, body_field, unpack
-from duecourse.adapters.redis.scan import APART, SUCCESSOR
-from duecourse.domain.task import Shard, Status
 from duecourse.errors import DuecourseError
+from duecourse.ledger.embedded.ledger import SystemClock
+from duecourse.ledger.embedded.leveldb import LAYOUT, LAYOUT_KEY, LOCK, LevelDisk, library, loaded, lock
+from duecourse.ledger.embedded.server import EmbeddedRedis, Server
+from duecourse.ledger.keys import Keys, keys_of, parse_shards, shard_of_tasks_key, shards_key
+from duecourse.ledger.layout import VERSION
+from duecourse.ledger.maintenance import APART, SUCCESSOR, Mend
+from duecourse.ledger.record import UNREADABLE, body_field, unpack
+from duecourse.ledger.task import Shard, Status
 from duecourse.settings import Settings
 
-from ..stack.problems import HarnessError
+from ..errors import HarnessError
 
 NAMESPACE = "duecourse"
 """Namespace of every ledger in a folder."""
@@ -77,11 +74,11 @@ def _check(folder: Path, copy: Path) -> None:
 def _clean(database: Any) -> tuple[int, set[str]]:
     """Remove what is no entry of a ledger; how many were removed, and the ledger's keys.
 
-    A folder without its layout is taken for the earliest of this form, whose records are then raised to the newest.
+    A folder without its layout gets this release's: records of another version are then counted as unreadable.
     """
     layout = database.get(LAYOUT_KEY)
-    if layout == FORMER:
-        return 0, set()
+    if layout not in (None, LAYOUT):
+        return 0, set()  # the opening of the copy rejects it
     wrong, keys = [], set[bytes]()
     for name, value in database.iterator(verify_checksums=True):
         try:
@@ -93,7 +90,7 @@ def _clean(database: Any) -> tuple[int, set[str]]:
     if not layout:
         if not keys:
             raise HarnessError("no task, and no layout of a ledger, is left")
-        database.put(LAYOUT_KEY, LAYOUTS[-1])
+        database.put(LAYOUT_KEY, LAYOUT)
     for name in wrong:
         database.delete(name)
     return len(wrong), {key.decode(errors="replace") for key in keys}
@@ -104,7 +101,7 @@ def _mended(copy: Path, left_out: int, keys: set[str]) -> Repaired:
     clock = SystemClock()
     with closing(Server(clock, LevelDisk(str(copy)))) as server:
         client = EmbeddedRedis(server)
-        known = dict(on_record(client.execute_command("SMEMBERS", shards_key(NAMESPACE))))
+        known = dict(parse_shards(client.execute_command("SMEMBERS", shards_key(NAMESPACE))))
         for shard in filter(None, (shard_of_tasks_key(NAMESPACE, key) for key in keys)):
             _recount(client, keys_of(NAMESPACE, shard))
             _unlist(client, shard, keys)
@@ -116,7 +113,10 @@ def _mended(copy: Path, left_out: int, keys: set[str]) -> Repaired:
 
 
 def _recount(client: EmbeddedRedis, keys: Keys) -> None:
-    """Count what a shard has besides its tasks, without payloads that no record needs any more."""
+    """Count what a shard has besides its tasks, without payloads that no record needs any more.
+
+    The version of its records is written again: no script runs in a shard that has lost it.
+    """
     found = client.execute_command("HGETALL", keys.tasks)
     names = {name.decode(errors="replace"): data for name, data in found.items()}
     records = {name: data for name, data in names.items() if APART not in name}
@@ -125,7 +125,7 @@ def _recount(client: EmbeddedRedis, keys: Keys) -> None:
     for name in bodies - needed:
         client.execute_command("HDEL", keys.tasks, name)
     counts = {"bodies": len(bodies & needed), "successors": sum(name.endswith(SUCCESSOR) for name in records)}
-    for field, count in counts.items():
+    for field, count in (counts | {"layout": VERSION}).items():
         client.execute_command("HSET", keys.meta, field, count)
 
 

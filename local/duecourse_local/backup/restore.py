@@ -1,27 +1,29 @@
-"""Restore of an export: what the ledger lacks is added, what is there stays."""
+"""Restore of an export: tasks that the ledger lacks are added, existing ones stay."""
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from tempfile import TemporaryFile
 from typing import BinaryIO, NamedTuple
 
-from duecourse.adapters.redis.arguments import MAX_PIECE_BYTES
-from duecourse.adapters.redis.connect import Client
-from duecourse.adapters.redis.keys import on_record, seals_key, shards_key
-from duecourse.adapters.redis.scan import BATCH
-from duecourse.adapters.redis.schedule_file import RedisFileRecord
-from duecourse.adapters.redis.scripts import Scripts
-from duecourse.adapters.redis.seal_keys import CURRENT
-from duecourse.adapters.redis.store import RedisStore
-from duecourse.adapters.redis.verbs import Verbs
-from duecourse.domain.batches import cut, grouped
-from duecourse.domain.schedule_file import Entry
-from duecourse.domain.shards import Sharding
-from duecourse.domain.task import Shard
+from duecourse.app import App, Parts
+from duecourse.base.batches import cut, grouped
+from duecourse.base.times import Clock
 from duecourse.errors import FieldError, InvalidInput
+from duecourse.ledger.connect import Client
+from duecourse.ledger.keys import parse_shards, seals_key, shards_key
+from duecourse.ledger.maintenance import BATCH
+from duecourse.ledger.schedule import Entry
+from duecourse.ledger.script_calls import Scripts
+from duecourse.ledger.script_codec import MAX_PIECE_BYTES
+from duecourse.ledger.sharding import Sharding
+from duecourse.ledger.store.base import ScriptRunner
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.store.records import CURRENT, FileRecord
+from duecourse.ledger.task import Shard
+from duecourse.settings import Settings
 
-from .lines import MAX_LINE, End, FileLine, Given, Head, KeyLine, QueueLine, TaskLine, parse, wrong
+from .format import MAX_LINE, End, FileLine, Given, Head, KeyLine, QueueLine, TaskLine, parse, wrong
+from .former_reminders import Contents, is_content
 
 MOST_PROBLEMS = 20
 """Most problems of a bad file that are named."""
@@ -31,7 +33,7 @@ class Restored(NamedTuple):
     """Number of tasks that were added, of those that were there already, and of bad lines."""
 
     added: int
-    kept: int
+    existing: int
     bad: int = 0
 
 
@@ -54,8 +56,9 @@ class Lines:
 class Restore:
     """One restore into one ledger, which may be in use; after an interruption, run it again from the beginning.
 
-    `tell` receives the number of tasks so far, now and then. `wait` is the number of replicas that must have each task.
-    With `bad`, which receives each problem, the good lines of a file are restored; without it nothing of a bad file is.
+    `progress` receives the number of tasks so far, now and then. `wait` is the number of replicas that must have each
+    task. With `bad`, which receives each problem, the good lines of a file are restored; without it nothing is.
+    `seal_key` is DUECOURSE_SEAL_KEY, for an export whose reminders have their contents apart.
     """
 
     def __init__(
@@ -63,37 +66,55 @@ class Restore:
         client: Client,
         namespace: str,
         wait: int,
-        tell: Callable[[int], object],
+        progress: Callable[[int], object],
         bad: Callable[[str], object] | None = None,
+        clock: Clock | None = None,
+        seal_key: str = "",
     ) -> None:
+        """`clock` is in place of the server's, for a ledger in this process."""
         self._client = client
+        self._clock = clock
         self._namespace = namespace
         self._wait = wait
-        self._tell = tell
-        self._told_bad = bad
-        members = on_record(Scripts(client, None).command("SMEMBERS", shards_key(namespace)))
+        self._progress = progress
+        self._report_bad = bad
+        members = parse_shards(Scripts(client, clock).command("SMEMBERS", shards_key(namespace)))
         self._counts = {shard.queue: count for shard, count in members}
-        self._verbs = self._at_these_counts()
+        self._runner = self._make_runner()
+        store = Ledger(client, namespace, sharding=Sharding(self._counts), travel=clock, wait=wait)
+        seals = App(Settings(namespace=namespace, seal_key=seal_key), Parts(store=store)).seals
+        self._contents = Contents(seals)
 
     def run(self, texts: Iterable[str]) -> Restored:
         """Add all tasks of the lines that the ledger lacks; the lines are read twice.
 
         Raises InvalidInput, which names the bad lines, StoreMisused and StoreUnavailable.
         """
-        if not self._told_bad:
-            found = (problem for _, error in self._read(texts) if error for problem in error.problems)
-            if problems := list(islice(found, MOST_PROBLEMS)):
-                raise InvalidInput(problems)
+        self._look(texts)
         added = seen = 0
         self._bad = 0
         for tasks in cut(self._tasks(texts), _size, most=BATCH, max_bytes=MAX_PIECE_BYTES):
             added += self._add(tasks)
             seen += len(tasks)
-            self._tell(seen)
+            self._progress(seen)
         return Restored(added, seen - added, self._bad)
 
+    def _look(self, texts: Iterable[str]) -> None:
+        """Gather the contents of reminders. Raises InvalidInput, unless the good lines of a bad file are wanted."""
+        problems = list[FieldError]()
+        for line, error in self._read(texts):
+            if isinstance(line, TaskLine):
+                self._contents.gather(line)
+            if error and not self._report_bad:
+                problems += error.problems
+            if len(problems) >= MOST_PROBLEMS:
+                break
+        problems += self._contents.problems()
+        if problems and not self._report_bad:
+            raise InvalidInput(problems[:MOST_PROBLEMS])
+
     def _tasks(self, texts: Iterable[str]) -> Iterator[TaskLine]:
-        """The tasks of the lines; what the other lines say is done on the way."""
+        """The tasks of the lines; queues, keys and files of the other lines are restored on the way."""
         for line, error in self._read(texts):
             if error:
                 self._leave_out(error)
@@ -104,26 +125,32 @@ class Restore:
                     self._keep(line)
                 case FileLine():
                     self._note(line)
-                case TaskLine():
-                    yield line
+                case TaskLine() if not is_content(line):
+                    yield from self._with_content(line)
+
+    def _with_content(self, line: TaskLine) -> Iterator[TaskLine]:
+        try:
+            yield self._contents.with_content(line)
+        except InvalidInput as error:
+            self._leave_out(error)
 
     def _leave_out(self, error: InvalidInput) -> None:
-        if not self._told_bad:
+        if not self._report_bad:
             raise error  # the file is another one by now
         self._bad += 1
-        self._told_bad(str(error))
+        self._report_bad(str(error))
 
     def _read(self, texts: Iterable[str]) -> Iterator[tuple[Given | None, InvalidInput | None]]:
         """Each line, or why it is bad, and at last whether the end is missing."""
-        course = _Course(self._namespace)
+        check = _FileCheck(self._namespace)
         for number, text in enumerate(texts, 1):
             try:
-                yield course.checked(number, text), None
+                yield check.checked(number, text), None
             except InvalidInput as error:
-                course.bad += 1
+                check.bad += 1
                 yield None, error
-        if not course.is_whole:
-            problem = f"is missing: the export was cut off after {course.tasks} tasks"
+        if not check.is_whole:
+            problem = f"is missing: the export was cut off after {check.tasks} tasks"
             yield None, InvalidInput([FieldError("the last line", problem)])
 
     def _make(self, queue: QueueLine) -> None:
@@ -131,21 +158,22 @@ class Restore:
         if queue.name in self._counts:
             return
         self._counts[queue.name] = queue.shards
-        self._verbs = self._at_these_counts()
+        self._runner = self._make_runner()
         if changes := queue.settings.changes():
-            store = RedisStore(self._client, self._namespace, sharding=Sharding(self._counts), wait=self._wait)
+            counts = Sharding(self._counts)
+            store = Ledger(self._client, self._namespace, sharding=counts, wait=self._wait, travel=self._clock)
             store.configure(queue.name, changes)
 
     def _keep(self, key: KeyLine) -> None:
-        """Keep a data key; the one that seals now stays the one."""
-        keys, scripts = seals_key(self._namespace), self._verbs.scripts
+        """Store a data key; the current sealing key stays current."""
+        keys, scripts = seals_key(self._namespace), self._runner.scripts
         scripts.command("HSETNX", keys, key.id, key.wrapped)
         if key.seals:
             scripts.command("HSETNX", keys, CURRENT, key.id)
 
     def _note(self, file: FileLine) -> None:
         """Note a file of schedules as it was, unless one with a higher number is there."""
-        record = RedisFileRecord(self._verbs.scripts, self._namespace)
+        record = FileRecord(self._runner.scripts, self._namespace)
         record.begin(file.number, file.digest, [Entry(*one) for one in file.entries])
         if file.applied:
             record.finish(file.number)
@@ -155,21 +183,21 @@ class Restore:
         return sum(self._put(shard, own) for shard, own in grouped(lines, self._home).items())
 
     def _put(self, shard: Shard, lines: Sequence[TaskLine]) -> int:
-        self._verbs.record.keep(shard)
+        self._runner.registry.keep(shard)
         tenants = list(dict.fromkeys(line.id.partition("/")[0] for line in lines))
         every = [part for line in lines for part in (line.id, line.when, line.record, line.payload)]
-        return int(self._verbs.run("put", shard, tenants, (1, *every))[2])
+        return int(self._runner.run("take_in", shard, tenants, (1, *every))[2])
 
     def _home(self, line: TaskLine) -> Shard:
         task = line.task()
-        return self._verbs.sharding.of(line.queue, task.id, task.group)
+        return self._runner.sharding.of(line.queue, task.id, task.group)
 
-    def _at_these_counts(self) -> Verbs:
-        return Verbs(self._client, self._namespace, Sharding(self._counts), None, self._wait)
+    def _make_runner(self) -> ScriptRunner:
+        return ScriptRunner(self._client, self._namespace, Sharding(self._counts), self._clock, self._wait)
 
 
-class _Course:
-    """State of one look through a file: its head, its tasks so far, and its end."""
+class _FileCheck:
+    """Checks of one read of a file: its head, its tasks so far, and its end."""
 
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace

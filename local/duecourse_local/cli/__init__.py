@@ -1,1 +1,1 @@
-"""The command line: one module a command."""
+"""The command line: a file for each group of commands."""

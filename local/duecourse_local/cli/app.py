@@ -1,4 +1,12 @@
-"""The command line: one module a command, registered here."""
+"""The command line: every command, registered in its panel of `--help`.
+
+To add a command: a function in the file of its group; one that acts on a ledger is decorated `@on_ledger` and takes an
+ApiClient and a Screen. Its examples are in its docstring, and `tests/local/test_command_operators.py` runs them
+(COMMANDS). Its place is in PANELS. A command of two words belongs to a Typer of its own, as in `schedules.py`;
+`tasks` is one command today. `tests/local/test_command_control_characters.py` and `test_command_usage.py` list every
+command.
+Commands that need Redis itself are in `maintenance.py`, each by a tool of the ledger, and take no `@on_ledger`.
+"""
 
 from typing import Annotated
 
@@ -6,42 +14,22 @@ import typer
 
 from duecourse import __version__
 
-from ..demo.command import demo
-from .ledger import schedules
-from .ledger.acl import acl
-from .ledger.changes import add, move
-from .ledger.dead import dead
-from .ledger.doctor import doctor
-from .ledger.export import export
-from .ledger.limits import limits, pause, resume
-from .ledger.listing import queues, tasks, why
-from .ledger.many import cancel, purge
-from .ledger.mend import mend
-from .ledger.repair import repair
-from .ledger.replay import replay
-from .ledger.reshard import reshard
-from .ledger.restore import restore
-from .ledger.rotate import rotate
-from .ledger.show import show
-from .ledger.top import top
-from .ledger.upgrade import upgrade
-from .ledger.worker import worker
-from .project.build import build, run_tests
-from .project.built import built
-from .project.init import init
-from .project.new import new
-from .stack.advance import advance
-from .stack.credentials import credentials
-from .stack.events import events
-from .stack.invoke import invoke
-from .stack.keyring import keyring
-from .stack.rabbitmq import rabbitmq
-from .stack.run import AS_GIVEN, run
-from .stack.sent import sent
-from .stack.signing import signing
-from .stack.token import token
-from .stack.up import up
+from . import schedules
+from .backup import export, repair, restore
+from .build import build, built, run_tests
+from .credentials import credentials, keyring, signing, token
+from .dead import dead, replay
+from .demo import demo
+from .doctor import doctor
+from .maintenance import acl, mend, reshard, rotate
+from .project import init, new
+from .queues import limits, pause, queues, resume, top
+from .rabbitmq import rabbitmq
+from .stack import AS_GIVEN, advance, events, invoke, run, sent
+from .tasks import add, cancel, move, purge, show, tasks, why
+from .up import up
 from .usage import Command, Group
+from .worker import worker
 
 app = typer.Typer(
     cls=Group,
@@ -57,7 +45,7 @@ PANELS = {
         queues, top, tasks, show, why, dead, add, move, cancel, replay, purge, pause, resume, limits,
     ),
     "A worker of your own": (worker,),
-    "A ledger in Redis": (doctor, export, reshard, upgrade, mend, rotate, acl),
+    "A ledger in Redis": (doctor, export, reshard, mend, rotate, acl),
     "A ledger in a folder": (repair,),
     "A build": (built,),
 }  # fmt: skip
@@ -71,7 +59,7 @@ app.add_typer(schedules.app, name="schedules", rich_help_panel="Tasks and queues
 app.command("import", cls=Command, rich_help_panel="A ledger in Redis")(restore)
 
 
-def _tell(version: bool) -> None:
+def _print_version(version: bool) -> None:
     if version:
         typer.echo(f"duecourse {__version__}")
         raise typer.Exit
@@ -80,7 +68,7 @@ def _tell(version: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_tell, is_eager=True, help="Print the version, and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and end.")
     ] = False,
 ) -> None:
     """Write, run and operate delayed, repeated and polled tasks for AWS Lambda and for workers, on a Redis."""

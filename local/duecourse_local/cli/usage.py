@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from duecourse.domain.near import alike
+from duecourse.base.hints import alike
 
 OTHER_WORDS = {
     "delete": ("cancel", "purge", "schedules delete"),
@@ -58,12 +58,12 @@ class Group(TyperGroup):
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
         """See TyperGroup."""
-        with _reworded():
+        with _plain_errors():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         """See TyperGroup."""
-        with _reworded():
+        with _plain_errors():
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -72,11 +72,11 @@ class Group(TyperGroup):
             return super().resolve_command(ctx, args)
         except UsageError as error:
             if self.get_command(ctx, args[0]) is None:
-                near = dict.fromkeys([*self._same_elsewhere(ctx, args[0]), *alike(args[0], self.commands)[:MOST_NEAR]])
+                near = dict.fromkeys([*self._suggestions(ctx, args[0]), *alike(args[0], self.commands)[:MOST_NEAR]])
                 error.message = f"No such command '{args[0]}'.{_near([*near])}"
             raise
 
-    def _same_elsewhere(self, ctx: Any, name: str) -> list[str]:
+    def _suggestions(self, ctx: Any, name: str) -> list[str]:
         """Commands that do the same by another name, or have this name in another group."""
         others = OTHER_WORDS.get(name, ())
         if ctx.parent is not None:
@@ -91,7 +91,7 @@ UsageError: Any = typer.BadParameter.__base__
 
 
 @contextmanager
-def _reworded() -> Iterator[None]:
+def _plain_errors() -> Iterator[None]:
     try:
         yield
     except UsageError as error:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import urllib3
 
-from ..aws.emulator import SENT
-from .others import Others
+from ..harness.aws.emulator import SENT
+from .fake_services import FakeServices
 
 if TYPE_CHECKING:
-    from ..stack.stack import Stack
+    from ..harness.stack import Stack
 
 T = TypeVar("T")
 PATIENCE_S = 25.0
@@ -52,9 +52,9 @@ class Lateness(NamedTuple):
 class Stage:
     """The stack's HTTP API, its mailbox and its results table."""
 
-    def __init__(self, stack: "Stack", others: Others) -> None:
+    def __init__(self, stack: "Stack", services: FakeServices) -> None:
         self.stack = stack
-        self.others = others
+        self.services = services
         self.lateness: list[Lateness] = []
         self._http = urllib3.PoolManager(retries=False, timeout=10)
 
@@ -90,7 +90,7 @@ class Stage:
         return json.loads(item["result"]) if item else None
 
     def end_ringer(self) -> str:
-        """End what serves rings at once, as SIGKILL does; what was done to it."""
+        """Kill the bridge or the lingering tick; answers a description of the kill."""
         if self.stack.in_threads:
             self.stack.kill_bridge()
             return "bridge is stopped: it was threads of this process"

@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 
-from duecourse.adapters.redis.connect import Client, primaries_of
-from duecourse.adapters.redis.keys import deployed_key, keys_of, on_record, rounds_key, shard_of_tasks_key, shards_key
-from duecourse.adapters.redis.scripts import Scripts
-from duecourse.domain.spoken import span
-from duecourse.domain.task import Shard
+from duecourse.base.times import span
+from duecourse.ledger.connect import Client, primaries_of
+from duecourse.ledger.keys import deployed_key, keys_of, parse_shards, rounds_key, shard_of_tasks_key, shards_key
+from duecourse.ledger.script_calls import Scripts
+from duecourse.ledger.task import Shard
 
 from . import servers
 from .finding import Finding, Level
@@ -33,7 +33,7 @@ class Examination:
         self._scripts = Scripts(client, None)
         self._namespace = namespace
         self._events = events
-        self._members = dict(sorted(on_record(self._scripts.command("SMEMBERS", shards_key(namespace)))))
+        self._members = dict(sorted(parse_shards(self._scripts.command("SMEMBERS", shards_key(namespace)))))
         self._tenants: dict[Shard, list[str]] = defaultdict(list)
         self._lost: list[Shard] = []
         self.steps = 1 + len(self._members)
@@ -50,7 +50,7 @@ class Examination:
                 yield done, found
 
     def _look_at_keys(self) -> None:
-        """Find the due sets of each shard, and shards that are not on record."""
+        """Find the due sets of each shard, and shards that are not registered."""
         due = f"{self._namespace}:{{*}}:due:*"
         for name in self._keys(due):
             head, _, tenant = name.partition("}:due:")
@@ -76,11 +76,11 @@ class Examination:
             counts[shard.queue].add(count)
         for queue, found in counts.items():
             if len(found) > 1:
-                text = f"queue {queue} has several numbers of shards on record: {sorted(found)}"
+                text = f"queue {queue} has several numbers of registered shards: {sorted(found)}"
                 yield Finding(Level.FAULT, "record of shards", text, f"duecourse reshard {queue} {max(found)}")
         for shard in self._lost:
             text = "tasks are there, and the record of shards lacks it: no tick sees them"
-            fix = "any add to it, or within minutes a tick, puts it on record"
+            fix = "any add to it, or within minutes a tick, registers it"
             yield Finding(Level.FAULT, "record of shards", text, fix, str(shard))
 
     def _ticks(self) -> Iterator[Finding]:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import redis
 
-from duecourse.adapters.redis import eviction
-from duecourse.adapters.redis.bells import missing_flags
-from duecourse.domain.spoken import counted, span
+from duecourse.base.times import counted, span
+from duecourse.ledger import connect
+from duecourse.ledger.redis_bells import missing_flags
 
 from .finding import Finding, Level
 
@@ -81,7 +81,7 @@ def _clock(server: Server) -> Iterator[Finding]:
 
 
 def _memory(server: Server) -> Iterator[Finding]:
-    if eviction.warning(server.client):
+    if connect.eviction_warning(server.client):
         policy = server.client.info("memory")["maxmemory_policy"]
         text = f"maxmemory-policy is {policy}: tasks can be evicted once memory is full"
         yield Finding(Level.FAULT, "eviction", text, "redis-cli config set maxmemory-policy noeviction")

@@ -1,20 +1,132 @@
-"""Checks of one shard: its number of shards, its version, its leases, its bell, its records and indexes."""
+"""Checks of one shard: its settings, its version, its leases, its bell, and its indexes beside its records."""
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain, islice
+from typing import NamedTuple
 
-from duecourse.adapters.redis import queue_settings as settings
-from duecourse.adapters.redis.keys import hung_at, keys_of
-from duecourse.adapters.redis.layout import NEWEST, OLDEST
-from duecourse.adapters.redis.scan import Scan
-from duecourse.adapters.redis.scripts import Scripts
-from duecourse.domain.schedule import NEVER
-from duecourse.domain.schedule import TENANT as SCHEDULES
-from duecourse.domain.spoken import counted, span
-from duecourse.domain.task import Shard
+from duecourse.base.batches import batched
+from duecourse.base.times import counted, span
+from duecourse.ledger import keys as settings
+from duecourse.ledger.keys import Keys, bell_time, keys_of
+from duecourse.ledger.layout import VERSION
+from duecourse.ledger.maintenance import SUCCESSOR, Scan, ScannedTask
+from duecourse.ledger.record import UNREADABLE, unpack
+from duecourse.ledger.schedule import NEVER
+from duecourse.ledger.schedule import TENANT as SCHEDULES
+from duecourse.ledger.script_calls import Scripts
+from duecourse.ledger.task import Shard, Status, is_notification
 
 from .finding import Finding, Level
-from .indexes import Entry, Indexes
+
+AT_A_TIME = 500
+LOOKS = 3
+"""Looks at a task that an index seems to lack: it may change between the look at it and that at its entry."""
+
+
+class Entry(NamedTuple):
+    """An entry of an index: the sorted set, its member, and the stored id of the task that it is of."""
+
+    key: str
+    member: str
+    sid: str
+
+
+class Indexes:
+    """The indexes of one shard, which may be in use; `looked` is the number of records and entries looked at so far."""
+
+    def __init__(self, scripts: Scripts, keys: Keys, tenants: Sequence[str]) -> None:
+        self._scripts = scripts
+        self._keys = keys
+        self._tenants = tenants
+        self.looked = 0
+
+    def absent(self, scan: Scan, shard: Shard) -> Iterator[list[str]]:
+        """Stored ids of tasks that an index lacks, a batch at a time, and each tenant that no turn will come to."""
+        for batch in scan.batches(shard):
+            items = [item for item in batch if not item.sid.endswith(SUCCESSOR)]
+            for _ in range(LOOKS):
+                items = list(self._reread(self._missing(items)))
+            self.looked += len(batch)
+            yield [item.sid for item in items]
+        yield self._without_turn()
+
+    def orphans(self) -> Iterator[list[Entry]]:
+        """Entries of tasks that do not exist, a batch at a time."""
+        sets = [self._keys.leased, self._keys.done, self._keys.dead, *map(self._keys.due, self._tenants)]
+        entries = (Entry(key, member, member) for key in sets for member in self._members(key))
+        groups = self._members(self._keys.groups)
+        of_groups = (Entry(self._keys.groups, member, member.partition("\0")[2]) for member in groups)
+        waiting = (Entry(self._keys.waiting, member, _waiting(member)) for member in self._members(self._keys.waiting))
+        for found in self._without_record(chain(entries, of_groups, waiting)):
+            there = self._scripts.read(*(("ZSCORE", one.key, one.member) for one in found)) if found else []
+            yield [one for one, score in zip(found, there, strict=True) if score is not None]
+
+    def _missing(self, items: Sequence[ScannedTask]) -> list[ScannedTask]:
+        """The items of which an entry is absent."""
+        absent = {
+            entry.sid for entry in self._without_score([entry for item in items for entry in self._entries(item)])
+        }
+        return [item for item in items if item.sid in absent]
+
+    def _reread(self, items: Sequence[ScannedTask]) -> Iterator[ScannedTask]:
+        """The items that still exist, as they are now."""
+        records = self._scripts.command("HMGET", self._keys.tasks, *(item.sid for item in items)) if items else []
+        for item, data in zip(items, records, strict=True):
+            with suppress(*UNREADABLE):
+                if data:
+                    body = item.body or None
+                    yield item._replace(data=data, task=unpack(item.shard.queue, item.sid, data, body=body))
+
+    def _entries(self, item: ScannedTask) -> Iterator[Entry]:
+        task = item.task
+        own = {
+            Status.SCHEDULED: self._keys.due(task.tenant),
+            Status.LEASED: self._keys.leased,
+            Status.DEAD: self._keys.dead,
+        }
+        yield Entry(own.get(task.status, self._keys.done), item.sid, item.sid)
+        if task.group and not (is_notification(task.id) or task.tenant == SCHEDULES):
+            yield Entry(self._keys.groups, f"{task.tenant}/{task.group}\0{item.sid}", item.sid)
+
+    def _without_score(self, entries: Sequence[Entry]) -> list[Entry]:
+        scores = self._scripts.read(*(("ZSCORE", one.key, one.member) for one in entries)) if entries else []
+        return [one for one, score in zip(entries, scores, strict=True) if score is None]
+
+    def _without_record(self, entries: Iterator[Entry]) -> Iterator[list[Entry]]:
+        while piece := list(islice(entries, AT_A_TIME)):
+            records = self._scripts.command("HMGET", self._keys.tasks, *(entry.sid for entry in piece))
+            self.looked += len(piece)
+            yield [entry for entry, record in zip(piece, records, strict=True) if record is None]
+
+    def _without_turn(self) -> list[str]:
+        places = (self._keys.ring, self._keys.heads, self._keys.parked)
+        reads = [
+            read
+            for tenant in self._tenants
+            for read in (
+                ("ZCOUNT", self._keys.due(tenant), "-inf", f"({NEVER}"),
+                *(("ZSCORE", place, tenant) for place in places),
+            )
+        ]
+        found = self._scripts.read(*reads) if reads else []
+        every = zip(self._tenants, batched(found, 1 + len(places)), strict=True)
+        return [tenant for tenant, (waiting, *turns) in every if waiting and all(turn is None for turn in turns)]
+
+    def _members(self, key: str) -> Iterator[str]:
+        cursor = 0
+        while True:
+            cursor, found = self._scripts.command("ZSCAN", key, cursor, "COUNT", AT_A_TIME)
+            yield from (member.decode() for member, _ in found)
+            if not cursor:
+                return
+
+
+def _waiting(member: str) -> str:
+    """Stored id in an entry of what waits for a place, or of a delivery, which begins with a NUL."""
+    target, second, third = (*member.split("\0", 2), "", "")[:3]
+    return third if target else second
+
 
 SETTINGS = tuple(settings.FIELDS)
 FIELDS = ("shards", "paused", "layout", "fence")
@@ -47,7 +159,10 @@ class ShardExam:
         """Findings on the shard, an empty list for each batch of records and entries. Raises StoreUnavailable."""
         values = self._scripts.command("HMGET", self._keys.meta, *FIELDS)
         meta = {name: value.decode() for name, value in zip(FIELDS, values, strict=True) if value}
-        yield self._here(self._reshard(meta), self._settings(), self._version(meta), self._work(meta))
+        if other := [*self._version(meta)]:
+            yield self._placed(other)  # no script runs there, and no record can be read
+            return
+        yield self._placed(self._reshard(meta), self._settings(), self._work(meta))
         scan = Scan(self._scripts, self._namespace, self._shard.queue)
         absent: list[str] = []
         for sids in self._indexes.absent(scan, self._shard):
@@ -57,9 +172,9 @@ class ShardExam:
         for entries in self._indexes.orphans():
             orphans += entries
             yield []
-        yield self._here(self._records(scan, absent, orphans))
+        yield self._placed(self._records(scan, absent, orphans))
 
-    def _here(self, *found: Iterator[Finding]) -> list[Finding]:
+    def _placed(self, *found: Iterable[Finding]) -> list[Finding]:
         return [finding._replace(place=str(self._shard)) for finding in chain(*found)]
 
     def _reshard(self, meta: dict[str, str]) -> Iterator[Finding]:
@@ -69,11 +184,11 @@ class ShardExam:
             text = f"a change from {was} to {to} shards was interrupted, or is under way"
             yield Finding(Level.FAULT, "reshard", text, f"duecourse reshard {queue} {to}")
         elif recorded != str(self._count):
-            text = f"has {recorded} shards, and {self._count} on record"
+            text = f"has {recorded} shards, and {self._count} are registered"
             yield Finding(Level.FAULT, "reshard", text, f"duecourse reshard {queue} {recorded}")
 
     def _settings(self) -> Iterator[Finding]:
-        """Settings that this shard has otherwise than its queue's first one, whose are the queue's."""
+        """Finding on settings that differ from those of the queue's first shard."""
         first, own = self._scripts.read(
             ("HMGET", keys_of(self._namespace, Shard(self._shard.queue)).meta, *SETTINGS, "revision"),
             ("HMGET", self._keys.meta, *SETTINGS, "revision"),
@@ -90,10 +205,10 @@ class ShardExam:
             yield Finding(Level.WARNING, "settings", text, fix)
 
     def _version(self, meta: dict[str, str]) -> Iterator[Finding]:
-        version = int(meta.get("layout") or (OLDEST if "fence" in meta else NEWEST))
-        if version < NEWEST:
-            text = f"records are of version {version}, which 0.1.0 can read, and this version writes {NEWEST}"
-            yield Finding(Level.NOTE, "version of records", text, "duecourse upgrade, once no program of 0.1.0 is left")
+        version = meta.get("layout", "none" if "fence" in meta else str(VERSION))
+        if version != str(VERSION):
+            text = f"records are of version {version}, and this release reads {VERSION}: nothing here runs"
+            yield Finding(Level.FAULT, "version of records", text, "export with the release that wrote it, import here")
 
     def _work(self, meta: dict[str, str]) -> Iterator[Finding]:
         if meta.get("paused"):
@@ -132,7 +247,7 @@ class ShardExam:
     def _bell(self, first: int, now: int) -> Iterator[Finding]:
         if first < now + SLACK_MS:
             return  # it may have rung a moment ago
-        at = hung_at(self._scripts.command("GET", self._keys.bell))
+        at = bell_time(self._scripts.command("GET", self._keys.bell))
         level = Level.NOTE if first - now > PATIENCE_MS else Level.WARNING  # a tick comes before the task is due
         if at is None:
             yield Finding(level, "bell", f"missing, and a task is due in {span(first - now)}", REHUNG)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from duecourse.domain.spoken import span
+from duecourse.base.times import span
 
 from .finding import Finding, Level
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from duecourse.adapters.calendar import zones
+from duecourse.schedules import wall_time
 
 from .finding import Finding, Level
 
@@ -19,7 +19,7 @@ LOOKS = [timedelta(days=14 * number) for number in range(27)]
 
 def examine(now: datetime | None = None) -> Iterator[Finding]:
     """The finding on this machine's tables, as of `now`."""
-    ours, folder = zones.version(), _folder()
+    ours, folder = wall_time.version(), _folder()
     if folder is None:
         yield Finding(Level.FINE, CHECK, f"Python's zoneinfo and schedules both go by tzdata {ours}")
         return
@@ -51,10 +51,10 @@ def _version(folder: Path) -> str:
 
 def _differing(now: datetime) -> list[str]:
     """Names of the zones whose clocks are not the same within a year."""
-    return [name for name in sorted(zones.names()) if _differs(name, now)]
+    return [name for name in sorted(wall_time.names()) if _differs(name, now)]
 
 
 def _differs(name: str, now: datetime) -> bool:
-    ours, theirs = zones.zone(name), zoneinfo.ZoneInfo.no_cache(name)
+    ours, theirs = wall_time.zone(name), zoneinfo.ZoneInfo.no_cache(name)
     instants = [now + away for away in LOOKS]
     return any(at.astimezone(ours).utcoffset() != at.astimezone(theirs).utcoffset() for at in instants)

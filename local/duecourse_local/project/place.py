@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..stack.problems import HarnessError
+from ..errors import HarnessError
 from . import bundle
 
 BUNDLE = Path(bundle.FOLDER, "bundle")

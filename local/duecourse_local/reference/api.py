@@ -1,6 +1,5 @@
 """The reference of the HTTP API, from its OpenAPI document."""
 
-import importlib.util
 import inspect
 import json
 import re
@@ -10,14 +9,11 @@ from typing import Any
 from urllib.parse import quote
 
 import duecourse
-from duecourse.client_reminders import ReminderClient
-from duecourse.client_schedules import ScheduleClient
+from duecourse.client.client import ReminderClient, ScheduleClient
 
 from ..project.bundle import REPOSITORY
-from .openapi import document_of
 
-ROOT = REPOSITORY
-REFERENCE = ROOT / "docs" / "api.md"
+REFERENCE = REPOSITORY / "docs" / "api.md"
 API = "localhost:3000"
 PARTS = {"reminders": ReminderClient, "schedules": ScheduleClient}
 """Parts of the client that have the verbs of a tag."""
@@ -35,16 +31,6 @@ document at `/openapi.json` and a page to try it at `/docs` (with `make up`: htt
 `client` is `duecourse.Client.from_env()`, which writes straight to the ledger with the same checks. Times may be
 `datetime` and `timedelta` too. A problem over HTTP is an exception from `duecourse.errors` here.
 """
-
-
-def document() -> dict[str, Any]:
-    """The OpenAPI document of the function in `functions/enqueue_http`."""
-    spec = importlib.util.spec_from_file_location("duecourse_reference", ROOT / "functions/enqueue_http/app.py")
-    assert spec is not None  # noqa: S101 - for the types: it is a file
-    assert spec.loader is not None  # noqa: S101
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return document_of(module.api)
 
 
 def reference(made: Node) -> str:

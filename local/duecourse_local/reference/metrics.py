@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from duecourse import metrics as lines
+from duecourse.base import metrics as lines
 
 from ..project.bundle import REPOSITORY
 
@@ -11,7 +11,7 @@ PAGE = REPOSITORY / "docs" / "reference" / "metrics.md"
 HEAD = """\
 # Metrics
 
-Written from `layers/core/duecourse/metrics.py` by `make reference`: change the descriptions there, not this page.
+Written from `layers/core/duecourse/base/metrics.py` by `make reference`: change the descriptions there, not this page.
 
 The functions and the bridge print metrics into their logs, in CloudWatch's embedded metric format.
 A worker prints none.

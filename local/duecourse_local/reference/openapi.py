@@ -1,24 +1,90 @@
 """The OpenAPI document of the routes: Powertools', with what that cannot know: problems, headers, examples, signing."""
 
+import importlib.util
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args, get_origin, get_type_hints
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.api_gateway import Route
 
 from duecourse import __version__, errors
+from duecourse.api import problems, router
+from duecourse.api.fields import DEADLINE_SCHEMA, DURATION_SCHEMA, INSTANT_SCHEMA
+from duecourse.api.kind_payloads import PAYLOADS
+from duecourse.api.request import CHANGING, KEY, KEY_HEADER, READING
+from duecourse.api.router import REJECTS, Api
 from duecourse.errors import DuecourseError
-from duecourse.routes import docs
-from duecourse.routes.api import Api
-from duecourse.routes.parts import REJECTS
-from duecourse.wire.http import problems
-from duecourse.wire.http.fields import DEADLINE_SCHEMA, DURATION_SCHEMA, INSTANT_SCHEMA
-from duecourse.wire.http.headers import CHANGING, KEY, KEY_HEADER, READING
-from duecourse.wire.http.kinds import PAYLOADS
-from duecourse.wire.http.queries import QUERY_ID
+from duecourse.queries.http import QUERY_ID
 
-from .examples import REF, Schema, example, reachable, replaced
+from ..project.bundle import REPOSITORY
+
+Schema = Mapping[str, Any]
+FUNCTION = REPOSITORY / "functions/enqueue_http/app.py"
+"""The function that has the routes."""
+REF = "#/components/schemas/"
+BY_TYPE: dict[str, Any] = {"string": "text", "integer": 1, "number": 1, "boolean": True, "null": None, "object": {}}
+
+
+def example(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
+    """A value of `schema`: its own example where it has one, else made of those of its required fields and items."""
+    if "$ref" in schema:
+        return example(schemas[schema["$ref"].removeprefix(REF)], schemas)
+    known = schema.get("examples") or schema.get("enum") or ([schema["default"]] if "default" in schema else [])
+    if known:
+        return known[0]
+    if "anyOf" in schema:
+        return example(schema["anyOf"][0], schemas)
+    if schema.get("type") == "array":
+        return [example(schema.get("items", {}), schemas)]
+    return _plain(schema, schemas)
+
+
+def _plain(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
+    if "properties" in schema:
+        fields, required = schema["properties"], set(schema.get("required", ()))
+        return {name: example(fields[name], schemas) for name in fields if name in required}
+    return BY_TYPE.get(schema.get("type", "object"))
+
+
+def named(node: Any) -> Iterator[str]:
+    """The names of the components that a part of a document refers to."""
+    if isinstance(node, Mapping):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"].removeprefix(REF)
+        for value in node.values():
+            yield from named(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from named(item)
+
+
+def reachable(start: Any, schemas: Mapping[str, Schema]) -> dict[str, Schema]:
+    """The components that `start` refers to, and those that they refer to, in the order of their names."""
+    found: set[str] = set()
+    wanted = {name for name in named(start) if name in schemas}
+    while wanted:
+        found |= wanted
+        wanted = {name for one in wanted for name in named(schemas[one]) if name in schemas} - found
+    return {name: schemas[name] for name in sorted(found)}
+
+
+def replaced(node: Any, parts: Mapping[str, Schema]) -> Any:
+    """`node` with each part that `parts` has by name as a reference to it; titles that only repeat a name left out."""
+    if isinstance(node, list):
+        return [replaced(item, parts) for item in node]
+    if not isinstance(node, Mapping):
+        return node
+    for name, part in parts.items():
+        if all(node.get(word) == value for word, value in part.items()):
+            rest = {word: value for word, value in node.items() if word not in part and word != "title"}
+            return {"$ref": f"{REF}{name}", **rest}
+    return {
+        word: value if word in {"default", "examples", "enum"} else replaced(value, parts)
+        for word, value in node.items()
+        if word != "title" or not isinstance(value, str)
+    }
+
 
 Operation = dict[str, Any]
 Rejection = type[DuecourseError]
@@ -119,9 +185,19 @@ EXAMPLES: dict[Rejection, DuecourseError] = {
 }
 
 
+def document() -> dict[str, Any]:
+    """The OpenAPI document of the function that has the routes."""
+    spec = importlib.util.spec_from_file_location("duecourse_reference", FUNCTION)
+    assert spec is not None  # noqa: S101 - for the types: it is a file
+    assert spec.loader is not None  # noqa: S101
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return document_of(module.api)
+
+
 def write(made: dict[str, Any]) -> None:
     """Keep the document where the API serves it from."""
-    docs.DOCUMENT.write_bytes(f"{json.dumps(made, indent=1, ensure_ascii=False)}\n".encode())
+    router.DOCUMENT.write_bytes(f"{json.dumps(made, indent=1, ensure_ascii=False)}\n".encode())
 
 
 def document_of(api: Api) -> dict[str, Any]:
@@ -129,14 +205,14 @@ def document_of(api: Api) -> dict[str, Any]:
     made = json.loads(api.get_openapi_json_schema(title="duecourse", version=__version__, description=DESCRIPTION))
     for route in api.described:
         operation = made["paths"][route.openapi_path][route.method.lower()]
-        operation |= _words(route)
+        operation |= _description(route)
         rejected = getattr(route.func, REJECTS, None)
         operation |= {} if rejected is None else {REJECTS: rejected}
         operation["responses"] = _successes(route, operation["responses"])
     return completed(made)
 
 
-def _words(route: Route) -> Operation:
+def _description(route: Route) -> Operation:
     """Operation id and summary of a route, from its function's name and docstring."""
     head, *rest = route.func.__name__.split("_")
     first, _, more = (route.func.__doc__ or "").strip().partition("\n")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from duecourse.domain.times import format_duration
+from duecourse.base.times import format_duration
 from duecourse.settings import variables
 
 from ..project.bundle import REPOSITORY

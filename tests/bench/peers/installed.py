@@ -12,6 +12,7 @@ from tests.support.project import ROOT
 FOLDER = ROOT / ".venv-peers"
 NODE = FOLDER / "node"
 HERE = Path(__file__).parent
+PINS = ROOT / "requirements" / "peers.txt"
 BULLMQ = ("bullmq@6.7.0", "ioredis@5.11.1")
 """BullMQ, and the client of Redis that it is developed with."""
 
@@ -34,12 +35,12 @@ def bullmq(console: Console) -> list[str]:
 
 def python(console: Console) -> str:
     """The Python that has docket and Celery."""
-    made, wanted = FOLDER / "bin" / "python", (HERE / "requirements.txt").read_text()
+    made, wanted = FOLDER / "bin" / "python", PINS.read_text()
     ready = FOLDER / ".ready"
     if not ready.exists() or ready.read_text() != wanted:
         _run(console, "a venv", [sys.executable, "-m", "venv", str(FOLDER)])
         install = [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run(console, " and ".join(wanted.split()), [*install, "-r", str(HERE / "requirements.txt")])
+        _run(console, " and ".join(wanted.split()), [*install, "-r", str(PINS)])
         ready.write_text(wanted)
     return str(made)
 

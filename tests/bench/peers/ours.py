@@ -2,10 +2,10 @@
 
 import sys
 
-from duecourse.client import Client, TaskFields
-from duecourse.process import PROCESS
+from duecourse.app import PROCESS, App
+from duecourse.client.client import Client
+from duecourse.client.typed_dicts import TaskFields
 from duecourse.settings import Settings
-from duecourse.wiring import App
 from tests.bench.peers.turns import BATCH, DELAY_S, PAYLOAD, serve
 
 

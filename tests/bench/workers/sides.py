@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 import redis
 
-from duecourse.adapters.redis.connect import connect
-from duecourse.adapters.redis.store import RedisStore
-from duecourse.domain.task import NewTask, Shard, new_id
-from duecourse.ports.tasks import MAX_ADD
+from duecourse.base.ids import new_id
+from duecourse.ledger.connect import connect
+from duecourse.ledger.operations import MAX_ADD
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import NewTask, Shard
 from tests.bench.peers.installed import NODE
 from tests.support.project import ROOT
 
@@ -39,7 +40,7 @@ class Ours:
 
     name = "duecourse"
 
-    def __init__(self, store: RedisStore) -> None:
+    def __init__(self, store: Ledger) -> None:
         self._store = store
 
     def add(self, kind: str, at: Sequence[int]) -> None:
@@ -83,7 +84,7 @@ def ours(url: str, concurrency: int, processes: int) -> Iterator[Side]:
     environment = {**os.environ, "DUECOURSE_STORE": url, "PYTHONPATH": str(ROOT / "layers/core")}
     command = [sys.executable, "-m", "duecourse.worker", *options]
     with connect(url) as client, _said("worker ready", command, environment):
-        yield Ours(RedisStore(client))
+        yield Ours(Ledger(client))
 
 
 @contextmanager

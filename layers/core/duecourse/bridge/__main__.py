@@ -9,15 +9,15 @@ import signal
 import sys
 import time
 
-from duecourse.adapters.aws.lambda_invoker import LambdaInvoker
+from duecourse.base.metrics import measure
 from duecourse.bridge import Bridge
-from duecourse.bridge.bridge import SWITCH_S
-from duecourse.bridge.rings import Invoked, Warming
-from duecourse.domain.address import split
 from duecourse.errors import FieldError, InvalidSettings, InvocationRejected, StoreUnavailable
-from duecourse.ledgers import open_bells, place_of
-from duecourse.metrics import measure
-from duecourse.ports.invoker import Invoker
+from duecourse.ledger.address import split
+from duecourse.open_ledger import location_of, open_bells
+from duecourse.ringing.bridge import SWITCH_S, LambdaRingHandler
+from duecourse.ringing.warming import Warming
+from duecourse.running.task_event import Invoker
+from duecourse.services.aws import LambdaInvoker
 from duecourse.settings import Settings, parse
 
 log = logging.getLogger("duecourse.bridge")
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         settings = parse(os.environ)
         invoker = _invoker(settings)
-        place = place_of(settings)
+        place = location_of(settings)
         bells = open_bells(settings, place)
     except InvalidSettings as error:
         log.critical("wrong settings: %s", error)
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
         log.critical("the bridge cannot start: %s", error)
         return 1
     sys.setswitchinterval(SWITCH_S)
-    on_expired = Invoked(invoker, settings.on_expired_function)
+    on_expired = LambdaRingHandler(invoker, settings.on_expired_function)
     ahead = Warming(on_expired.warm, settings.warm_ms, settings.warm_idle_ms) if settings.warm_ms else None
     bridge = Bridge(bells, on_expired, in_flight=settings.bridge_in_flight, warming=ahead)
     at = split(place.url).place

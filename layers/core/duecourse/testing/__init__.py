@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from duecourse.testing.handlers import Ran, make_task, run
-    from duecourse.testing.outside import Call, Email, QueueMessage, Sent, Sms
-    from duecourse.testing.product import Duecourse, TooManyRuns
+    from duecourse.testing.product import Call, Duecourse, Email, QueueMessage, Sent, Sms, TooManyRuns
 
 __all__ = [
     "Call",
@@ -23,8 +22,7 @@ __all__ = [
 
 _HOMES = {
     "handlers": ("Ran", "make_task", "run"),
-    "outside": ("Call", "Email", "QueueMessage", "Sent", "Sms"),
-    "product": ("Duecourse", "TooManyRuns"),
+    "product": ("Call", "Duecourse", "Email", "QueueMessage", "Sent", "Sms", "TooManyRuns"),
 }
 _LATER = {name: f"duecourse.testing.{home}" for home, names in _HOMES.items() for name in names}
 

@@ -3,23 +3,34 @@
 import inspect
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any, TypeAlias, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
-from duecourse.domain.outcomes import Done, Ending, Outcome, Span
-from duecourse.domain.task import DEFAULT_QUEUE, DEFAULT_TENANT, Json, RetryPolicy, Shard, Status, Task, dump_json
-from duecourse.domain.times import parse_duration, parse_instant
-from duecourse.domain.values import replaced
-from duecourse.engine.run import Runner
-from duecourse.handler import TaskHandler, task_handler
-from duecourse.outside import Parts
-from duecourse.ports.leases import Lease
-from duecourse.ports.store import Store
+from duecourse.app import App, Parts
+from duecourse.base.json_text import Json, dump_json
+from duecourse.base.times import parse_duration, parse_instant
+from duecourse.ledger.operations import Lease
+from duecourse.ledger.task import (
+    DEFAULT_QUEUE,
+    DEFAULT_TENANT,
+    Done,
+    Ending,
+    Outcome,
+    RetryPolicy,
+    Shard,
+    Span,
+    Status,
+    Task,
+)
+from duecourse.running.run import Runner
+from duecourse.running.task_event import decode_tasks, tasks_event
 from duecourse.settings import Settings
-from duecourse.wire.events.invocation import decode_tasks, tasks_event
-from duecourse.wiring import App
+from duecourse.task_handlers import TaskHandler, task_handler
+
+if TYPE_CHECKING:
+    from duecourse.ledger.store.ledger import Ledger
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 """The instant at which time begins in a test that says no other."""
@@ -66,19 +77,19 @@ def make_task(
 
     Raises InvalidInput or TypeError for a field that no task can have.
     """
-    task = replaced(
+    task = replace(
         _task(kind, id, attempt, rest),
-        payload_json=json.dumps(_plain({} if payload is None else payload)),
+        payload_json=json.dumps(_as_json({} if payload is None else payload)),
         state_json="" if state is None else json.dumps(state),
     )
     left_ms = parse_duration(remaining)
-    return received(task, lambda: left_ms)
+    return through_event(task, lambda: left_ms)
 
 
-def received(task: Task, left_ms: Callable[[], int]) -> Task:
+def through_event(task: Task, left_ms: Callable[[], int]) -> Task:
     """The task by way of the event in which a function gets it: a test sees no more of it than the function will."""
     [read] = decode_tasks(json.loads(dump_json(tasks_event([task]))))
-    return replaced(read, left_ms=left_ms)
+    return replace(read, left_ms=left_ms)
 
 
 def run(handler: AnyHandler, task: Task) -> Ran:
@@ -88,12 +99,12 @@ def run(handler: AnyHandler, task: Task) -> Ran:
     ValueError too for an outcome that duecourse would not take.
     """
     recorder = _Recorder()
-    app = App(Settings(), Parts(store=cast(Store, recorder)))
-    outcome = found(handler).run(app, task)
+    app = App(Settings(), Parts(store=cast("Ledger", recorder)))
+    outcome = handler_of(handler).run(app, task)
     return Ran(_checked(task, Done() if outcome is None else outcome), tuple(recorder.saved), tuple(recorder.extended))
 
 
-def found(handler: AnyHandler) -> TaskHandler:
+def handler_of(handler: AnyHandler) -> TaskHandler:
     """The `@task_handler` below other decorators, or one made of a plain function."""
     inner = inspect.unwrap(handler, stop=lambda one: isinstance(one, TaskHandler))
     return inner if isinstance(inner, TaskHandler) else task_handler(cast(Callable[[Task], Outcome | None], handler))
@@ -126,7 +137,7 @@ def _checked(task: Task, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _plain(payload: Any) -> Json:
+def _as_json(payload: Any) -> Json:
     """A payload as JSON can carry it."""
     dump = getattr(payload, "model_dump", None)
     return dump(mode="json") if callable(dump) else payload

@@ -1,44 +1,292 @@
-"""The whole product in this process, on a clock that is moved: ledger, engine, kinds and handlers, nothing outside."""
+"""The whole product in this process, on a clock that is moved: ledger, handlers, nothing outside."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from random import Random
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from duecourse import ledgers
-from duecourse.adapters.embedded.store import EmbeddedStore
-from duecourse.adapters.embedded.travel import Journey, TravelClock
-from duecourse.client import Client
-from duecourse.domain.history import Trigger
-from duecourse.domain.outcomes import Settlement, Span
-from duecourse.domain.reminder import Channel
-from duecourse.domain.task import DEFAULT_TENANT, Json, Shard, Task, dump_json
-from duecourse.domain.times import INSTANT, format_instant, parse_duration, parse_instant
-from duecourse.kinds.signing import Signing
-from duecourse.outside import Parts
-from duecourse.ports.idempotency import PRUNE
-from duecourse.ports.seals import Wrapping
-from duecourse.ports.upkeep import Swept
-from duecourse.process import PROCESS
+from duecourse import open_ledger
+from duecourse.app import PROCESS, App, Parts
+from duecourse.base.json_text import Json, dump_json
+from duecourse.base.times import INSTANT, format_instant, parse_duration, parse_instant
+from duecourse.calls.webhook import Signing
+from duecourse.client.client import Client
+from duecourse.errors import CallFailed, FieldError, InvalidInput, InvocationRejected
+from duecourse.guard.http_types import HttpAnswer, HttpRequest
+from duecourse.guard.seals import Wrapping
+from duecourse.ledger.embedded.ledger import BellSimulator, EmbeddedLedger, TravelClock
+from duecourse.ledger.operations import PRUNE, Swept
+from duecourse.ledger.reminder import Channel
+from duecourse.ledger.task import DEFAULT_TENANT, Outcome, Settlement, Shard, Span, Task, Trigger
+from duecourse.reminders.send import Message
+from duecourse.running.run import Runner
+from duecourse.running.task_event import BrokerMessage as Published
 from duecourse.settings import Settings, parse
-from duecourse.testing.functions import Functions, NoFunctions
-from duecourse.testing.handlers import START, AnyHandler, found
-from duecourse.testing.outside import EmailSender, Queues, Reply, Sent, SmsSender, Web
-from duecourse.wiring import App
-from duecourse.worker.handlers import find_handlers
+from duecourse.task_handlers import TaskHandler
+from duecourse.testing.handlers import REMAINING_S, START, AnyHandler, handler_of, through_event
+from duecourse.webhooks import ID, SIGNATURE
+from duecourse.worker.options import find_handlers
+
+# Functions of a user's own as the product under test runs them: at once, one after the other, on the test's thread.
+
+
+class NoFunctions:
+    """An Invoker without a function: what a test wants to run it gives as a handler."""
+
+    def prepare(self) -> None:
+        """See Invoker."""
+
+    def invoke(self, function: str, event: Json) -> Json:
+        """See Invoker."""
+        del event
+        raise InvocationRejected(f"this test has no {function}: give its kind a handler by duecourse.handle(…)")
+
+    send = invoke
+
+
+class Functions:
+    """Handlers by kind, each with the App that `app` answers; every other kind is the product's own.
+
+    They are the kinds that may be asked for (duecourse.tasks.kinds.Kinds): one that is added later counts at once.
+    """
+
+    def __init__(self, app: Callable[[], App]) -> None:
+        self._app = app
+        self._handlers: dict[str, TaskHandler] = {}
+        self._interrupted: KeyboardInterrupt | None = None
+
+    def add(self, kind: str, handler: TaskHandler) -> None:
+        """Run tasks of this kind by this handler from now on."""
+        self._handlers[kind] = handler
+
+    def has(self, kind: str) -> bool:
+        """True if the kind has a handler."""
+        return kind in self._handlers
+
+    def check(self, kind: str, *, shown: bool) -> None:
+        """See duecourse.tasks.kinds.Kinds."""
+        del shown
+        app = self._app()
+        if not self.has(kind) and kind not in app.known_kinds:
+            raise InvalidInput([FieldError("kind", self._unknown(kind, {*app.known_kinds, *self._handlers}))])
+
+    def check_receiver(self, kind: str, *, shown: bool) -> None:
+        """See duecourse.tasks.kinds.Kinds."""
+        del shown
+        app = self._app()
+        if not self.has(kind) and kind not in app.handed_kinds:
+            raise InvalidInput(
+                [FieldError("notify_done.target", self._unknown(kind, {*app.handed_kinds, *self._handlers}))]
+            )
+
+    def _unknown(self, kind: str, known: set[str]) -> str:
+        listed = ", ".join(sorted(known)) or "none"
+        return f"this test has no handler of {kind!r}, only of: {listed}. Give one by duecourse.handle({kind!r}, …)"
+
+    def runner(self) -> Runner:
+        """Runner of every kind."""
+        app = self._app()
+        return app.runner(lambda kind: self._run if self.has(kind) else app.kinds.get(kind), app.seals.opened)
+
+    def stop_if_interrupted(self) -> None:
+        """Raise the Ctrl-C that came while a handler ran: the engine retries whatever a handler raises."""
+        interrupted, self._interrupted = self._interrupted, None
+        if interrupted:
+            raise interrupted
+
+    def _run(self, task: Task) -> Outcome | None:
+        app = self._app()
+        try:
+            return self._handlers[task.kind].run(
+                app, through_event(app.with_content(task), lambda: REMAINING_S * 1_000)
+            )
+        except KeyboardInterrupt as interrupted:
+            self._interrupted = interrupted
+            raise
+
+
+# The world outside a product under test: messages and calls are kept, and answers are as the test sets them.
+
+Now = Callable[[], datetime]
+NO_ANSWER = "no answer is set for it: set one by duecourse.answers({url!r}, json=…)"
+
+
+@dataclass(frozen=True, slots=True)
+class Email:
+    """An e-mail that was sent; `html` is "" where there is none."""
+
+    to: str
+    subject: str
+    text: str
+    html: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Sms:
+    """An SMS that was sent."""
+
+    to: str
+    text: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call to the web: its request, and the status of its answer, 0 where none came.
+
+    `auth` is the name of the credential that it would carry, "" for none.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    auth: str
+    status: int
+    at: datetime
+
+    @property
+    def json(self) -> Json:
+        """Body of the request, decoded."""
+        return json.loads(self.body)
+
+    @property
+    def signature(self) -> str:
+        """The header `webhook-signature`, "" where the call has none."""
+        return self.headers.get(SIGNATURE, "")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMessage:
+    """A task that was handed to a queue of SQS or RabbitMQ, as its message."""
+
+    queue: str
+    body: Json
+    at: datetime
+
+
+@dataclass(slots=True)
+class Sent:
+    """Everything that left the product, oldest first."""
+
+    emails: list[Email] = field(default_factory=list)
+    sms: list[Sms] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    messages: list[QueueMessage] = field(default_factory=list)
+
+    @property
+    def webhooks(self) -> list[Call]:
+        """Calls that are webhooks: deliveries, completion notifications and reminders, without polls and queries."""
+        return [call for call in self.calls if ID in call.headers]
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        for kept in (self.emails, self.sms, self.calls, self.messages):
+            kept.clear()
+
+
+class CannedAnswer(NamedTuple):
+    """Answer that a test sets for a URL; `error` in place of one."""
+
+    status: int = 200
+    headers: Mapping[str, str] = MappingProxyType({})
+    body: bytes = b""
+    error: str = ""
+
+
+class FakeWeb:
+    """An HttpCaller that calls nobody: it keeps each request, and answers as set for the URL.
+
+    Of several answers for a URL each is given once, in order, and the last for good. Without one, a GET fails, since it
+    wants an answer, and any other call is answered 200 with no body.
+    """
+
+    def __init__(self, sent: Sent, now: Now) -> None:
+        self._sent, self._now = sent, now
+        self._replies: dict[str, list[CannedAnswer]] = {}
+
+    def set(self, url: str, reply: CannedAnswer) -> None:
+        """Answer calls to this URL so, after the answers that are set for it already."""
+        self._replies.setdefault(url, []).append(reply)
+
+    def call(self, request: HttpRequest) -> HttpAnswer:
+        """See HttpCaller."""
+        reply = self._reply(request)
+        self._sent.calls.append(
+            Call(
+                method=request.method,
+                url=request.url,
+                headers=dict(request.headers),
+                body=request.body or b"",
+                auth=request.auth.name if request.auth else "",
+                status=0 if reply.error else reply.status,
+                at=self._now(),
+            )
+        )
+        if reply.error:
+            raise CallFailed(f"{request.label} failed: {reply.error}")
+        whole = len(reply.body) <= request.max_bytes
+        return HttpAnswer(reply.status, reply.headers, reply.body[: request.max_bytes], whole)
+
+    def _reply(self, request: HttpRequest) -> CannedAnswer:
+        replies = self._replies.get(request.url)
+        if replies is None:
+            return CannedAnswer(error=NO_ANSWER.format(url=request.url)) if request.method == "GET" else CannedAnswer()
+        return replies.pop(0) if len(replies) > 1 else replies[0]
+
+
+class EmailSender:
+    """A Sender that keeps e-mails."""
+
+    def __init__(self, sent: Sent, now: Now) -> None:
+        self._sent, self._now = sent, now
+
+    def send(self, message: Message) -> str:
+        """See Sender."""
+        self._sent.emails.append(Email(message.to, message.subject, message.text, message.html, self._now()))
+        return f"email-{len(self._sent.emails)}"
+
+
+class SmsSender:
+    """A Sender that keeps SMS."""
+
+    def __init__(self, sent: Sent, now: Now) -> None:
+        self._sent, self._now = sent, now
+
+    def send(self, message: Message) -> str:
+        """See Sender."""
+        self._sent.sms.append(Sms(message.to, message.text, self._now()))
+        return f"sms-{len(self._sent.sms)}"
+
+
+class QueuePublisher:
+    """A Publisher that keeps messages."""
+
+    def __init__(self, sent: Sent, now: Now) -> None:
+        self._sent, self._now = sent, now
+
+    def publish(self, queue: str, messages: Sequence[Published]) -> list[str]:
+        """See Publisher."""
+        self._sent.messages += [QueueMessage(queue, json.loads(one.body), self._now()) for one in messages]
+        return [""] * len(messages)
+
+
+# The product under test: an App on these parts, its ledger in memory and its clock.
 
 MEMORY = "memory://"
-AT_ONCE = 100
+CLAIMED_TOGETHER = 100
 """Tasks of a shard that are claimed together, where so many are due at the same instant."""
 UPKEEP_MS = 3_600_000
 """Time between two sweeps of the ledger, which a tick does each minute in production."""
 SWEEP_BEFORE_MS = 900_000
 """Time before the end of an `advance` at which its last sweep but one is made."""
-MOST_RUNS = 1_000_000
+MAX_RUNS = 1_000_000
 """Runs of one `advance`: a handler that asks to come again too soon would not let it end."""
 SIGNING_SECRET = "whsec_dGhlIHNlY3JldCBvZiB0aGUgdGVzdCBraXQgIDMyYg=="  # noqa: S105 - known to all, for tests
 SEAL_KEY = b"the sealing key of the test kit!"
@@ -59,10 +307,10 @@ class Duecourse:
         self._settings = replace(parse(environment), store=MEMORY, results_table="")
         self._clock = TravelClock(parse_instant(start))
         self.sent = Sent()
-        self._web = Web(self.sent, self._at)
+        self._web = FakeWeb(self.sent, self._at)
         self._functions = Functions(lambda: self._app)
         self._store = _memory(self._clock, self._settings)
-        self._journey = Journey(self._store, self._clock)
+        self._journey = BellSimulator(self._store, self._clock)
         self._app = App(self._settings, self._made())
         self._runner = self._functions.runner()
         self._upkeep_at = self._clock.now() + UPKEEP_MS
@@ -98,7 +346,7 @@ class Duecourse:
 
     def handle(self, kind: str, handler: AnyHandler) -> None:
         """Run tasks of this kind by this handler: what `@task_handler` made, or a function of a Task."""
-        self._functions.add(kind, found(handler))
+        self._functions.add(kind, handler_of(handler))
 
     def import_handlers(self, *modules: str) -> None:
         """Run the kinds of all handlers in these modules (dotted names), as `duecourse worker --import` does.
@@ -119,13 +367,13 @@ class Duecourse:
     ) -> None:
         """Have calls to this URL answered so, or fail with `error`; several answers are given in turn."""
         body = b"" if json is None else dump_json(json).encode()
-        self._web.set(url, Reply(status, {name.lower(): one for name, one in headers.items()}, body, error))
+        self._web.set(url, CannedAnswer(status, {name.lower(): one for name, one in headers.items()}, body, error))
 
     def tasks(self, *, state: str | None = None, kind: str | None = None, queue: str | None = None) -> list[Task]:
         """Every task there is, or those in this state, of this kind, in this queue."""
         client = self.client
         queues = [queue] if queue else [one.name for one in client.list_queues()]
-        return [task for name in queues for task in _every(client, queue=name, state=state, kind=kind)]
+        return [task for name in queues for task in _all_tasks(client, queue=name, state=state, kind=kind)]
 
     def advance(self, to: Span | datetime) -> int:
         """Move the clock by a span (`"30d"`, `"PT5M"`, seconds) or to an instant, and run what falls due by then.
@@ -141,7 +389,7 @@ class Duecourse:
                 while shards := self._journey.next(bound):
                     for shard in shards:
                         runs += self._work(shard)
-                    if runs > MOST_RUNS:
+                    if runs > MAX_RUNS:
                         raise TooManyRuns(f"{runs} runs by {self.now}: does a handler come again at once, each time?")
                     if self._clock.now() >= self._upkeep_at:
                         self._keep_up()
@@ -171,7 +419,7 @@ class Duecourse:
         """Claim, run and settle what is due in a shard at this instant, occurrences too; returns the number of runs."""
         runs = 0
         while True:
-            claim = self._store.claim(shard, AT_ONCE, lease_ms=self._settings.lease_ms, trigger=Trigger.TIMER)
+            claim = self._store.claim(shard, CLAIMED_TOGETHER, lease_ms=self._settings.lease_ms, trigger=Trigger.TIMER)
             if ends := [end for task in claim.tasks for end in self._run(task)]:
                 self._store.settle(shard, ends)
             runs += len(claim.tasks)
@@ -205,14 +453,14 @@ class Duecourse:
 
     def _made(self) -> Parts:
         sent, now = self.sent, self._at
-        queues = Queues(sent, now)
+        queues = QueuePublisher(sent, now)
         return Parts(
             store=self._store,
             invoker=NoFunctions(),
             brokers={"sqs": queues, "amqp": queues},
             senders={Channel.EMAIL: EmailSender(sent, now), Channel.PHONE: SmsSender(sent, now)},
             caller=self._web,
-            asked_kinds=self._functions,
+            allowed_kinds=self._functions,
             wrapping=_wrapping(self._settings),
             sign=Signing(lambda: {DEFAULT_TENANT: [SIGNING_SECRET]}),
             rng=Random(0),
@@ -222,9 +470,9 @@ class Duecourse:
         return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=self._clock.now())
 
 
-def _memory(clock: TravelClock, given: Settings) -> EmbeddedStore:
-    store = ledgers.open_store(given, clock=clock)
-    assert isinstance(store, EmbeddedStore)  # noqa: S101 - for the type: what MEMORY names
+def _memory(clock: TravelClock, given: Settings) -> EmbeddedLedger:
+    store = open_ledger.open_store(given, clock=clock)
+    assert isinstance(store, EmbeddedLedger)  # noqa: S101 - for the type: what MEMORY names
     return store
 
 
@@ -232,12 +480,12 @@ def _wrapping(given: Settings) -> Wrapping | None:
     """A key that seals credentials, where cryptography is installed."""
     if not find_spec("cryptography"):
         return None
-    from duecourse.adapters.sealing.local_key import LocalKey
+    from duecourse.guard.cipher import LocalKey
 
     return LocalKey(SEAL_KEY, given.namespace)
 
 
-def _every(client: Client, **wanted: Any) -> Iterator[Task]:
+def _all_tasks(client: Client, **wanted: Any) -> Iterator[Task]:
     """Tasks of all pages."""
     cursor = None
     while True:

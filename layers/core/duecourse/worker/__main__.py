@@ -3,9 +3,9 @@
 import argparse
 import sys
 
-from duecourse.wire.settings.variables import duration
-from duecourse.worker.command import run
+from duecourse.base.variables import duration
 from duecourse.worker.options import GRACE_MS, Options
+from duecourse.worker.parent import run
 
 EPILOG = """\
 examples:

@@ -1,12 +1,19 @@
-"""Options of a worker, as its command line and its processes have them."""
+"""Options, log lines and handlers of a worker's processes."""
 
+import importlib
 import json
+import logging
 import signal
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from duecourse.errors import FieldError, InvalidSettings
+from duecourse.errors import FieldError, InvalidHandler, InvalidSettings
+from duecourse.task_handlers import TaskHandler
+
+# Options of a worker, as its command line and its processes have them.
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 """Signals that stop a worker."""
@@ -60,3 +67,60 @@ class Options:
         """The options in such a text."""
         given = json.loads(text)
         return cls(**given | {name: tuple(given[name]) for name in ("imports", "queues")})
+
+
+# Log lines of a worker's processes, on standard error.
+
+FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s [%(process)d %(duecourse_task)s] %(name)s: %(message)s"
+
+
+def log_to_stderr() -> None:
+    """Log lines with the process's number and the id of the task that they are about."""
+    formatter = logging.Formatter(FORMAT, "%Y-%m-%dT%H:%M:%S", defaults={"duecourse_task": "-"})
+    formatter.converter = time.gmtime
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    for chatty in ("boto3", "botocore", "urllib3"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+# Handlers of a user's modules, by the kinds that they run.
+
+NO_KIND = 'names no kind: write @task_handler(kind="report"), or @report.handler of a Kind'
+
+
+def find_handlers(modules: Iterable[str]) -> dict[str, TaskHandler]:
+    """Import the modules, and answer the handlers in their namespaces, by kind.
+
+    Raises InvalidSettings where a module cannot be imported or has none, where a handler names no kind, and where two
+    name the same.
+    """
+    found: dict[str, TaskHandler] = {}
+    problems: list[FieldError] = []
+    for name in modules:
+        handlers = dict(_handlers_of(name))
+        if not handlers:
+            problems.append(FieldError(f"--import {name}", "has no handler: decorate a function with @task_handler"))
+        for place, handler in handlers.items():
+            other = found.setdefault(handler.kind, handler) if handler.kind else None
+            if other is None:
+                problems.append(FieldError(place, NO_KIND))
+            elif other is not handler:
+                problems.append(FieldError(place, f"names the kind {handler.kind}, as another handler does"))
+    if problems:
+        raise InvalidSettings(problems)
+    return found
+
+
+def _handlers_of(name: str) -> Iterator[tuple[str, TaskHandler]]:
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        problem = f"cannot be imported: {type(error).__name__}: {error}. The folder of your code must be the working "
+        raise InvalidSettings([FieldError(f"--import {name}", f"{problem}folder, or on PYTHONPATH")]) from error
+    except InvalidHandler as error:
+        raise InvalidSettings([FieldError(f"--import {name}", str(error))]) from error
+    for attribute, value in vars(module).items():
+        if isinstance(value, TaskHandler):
+            yield f"{name}.{attribute}", value

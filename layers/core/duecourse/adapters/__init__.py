@@ -1,1 +1,0 @@
-"""The world as the ports want it: Redis, ordered key-value maps, AWS, HTTP."""

@@ -1,1 +1,0 @@
-"""Services of AWS: invocations, queues, messages to people, results."""

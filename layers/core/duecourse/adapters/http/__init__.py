@@ -1,1 +1,0 @@
-"""Calls to the web, and the addresses that they may reach."""

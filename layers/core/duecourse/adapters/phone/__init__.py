@@ -1,1 +1,0 @@
-"""Phone numbers: the countries that they belong to, and what they cost."""

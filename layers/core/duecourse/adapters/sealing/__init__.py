@@ -1,1 +1,0 @@
-"""Encryption of credentials by `cryptography`, loaded when something is sealed or opened."""

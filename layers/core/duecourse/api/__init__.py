@@ -1,0 +1,1 @@
+"""Frame of the HTTP API and of events, without any capability."""

@@ -1,0 +1,1 @@
+"""Times, texts, batches, masking and metrics: helpers that know nothing of tasks."""

@@ -1,0 +1,5 @@
+"""The ledger: values that are stored, their records, and the scripts that change them; each operation is in `store/`.
+
+A bell is a key that expires in Redis when the next task of a shard is due. A bridge hears that, and has the shard
+worked.
+"""

@@ -1,0 +1,1 @@
+"""Operations of the ledger on Redis or Valkey, a module a group."""

@@ -1,0 +1,253 @@
+"""Operations on queues, and the upkeep that a tick does."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from duecourse.errors import StoreMisused, StoreUnavailable
+from duecourse.ledger import connect, script_calls
+from duecourse.ledger.connect import primaries_of
+from duecourse.ledger.keys import FIELDS, as_fields, settings_of
+from duecourse.ledger.operations import (
+    FORGET_MS,
+    LOOKED_AT,
+    Away,
+    Outlook,
+    Swept,
+    answered,
+)
+from duecourse.ledger.queue import SLOT_MS, SLOTS, QueueChanges, QueueSettings, Stats, apply_changes, check_split, share
+from duecourse.ledger.script_calls import Request
+from duecourse.ledger.script_codec import Argument, SweepAnswer
+from duecourse.ledger.store.base import LedgerBase, ScriptRequest, ScriptRunner
+from duecourse.ledger.task import DEFAULT_TENANT, Shard
+
+log = logging.getLogger("duecourse.queues")
+
+RECORD = (*FIELDS, "defaulted", "revision")
+"""Fields of the record of a queue's settings: those of its first shard's meta."""
+NEWER = ">"
+"""Mark in place of the version that a shard must have: any that is older than the record."""
+
+
+def lagging(runner: ScriptRunner, revisions: Mapping[Shard, str]) -> dict[Shard, str]:
+    """Shards whose settings are of another version than their queue's record, and the version that each has."""
+    others = {shard: revision for shard, revision in revisions.items() if shard.number}
+    reads = [("HGET", runner.keys(Shard(shard.queue)).meta, "revision") for shard in others]
+    records = runner.scripts.read(*reads) if reads else []
+    # A record without a version is lost: it is not carried on.
+    return {
+        shard: revision
+        for (shard, revision), record in zip(others.items(), records, strict=True)
+        if record and record.decode() != revision
+    }
+
+
+def copy_settings(runner: ScriptRunner, shards: Mapping[Shard, str]) -> list[Away | None]:
+    """Copy the record of a queue's settings to its shards; returns the error of each shard, None where it succeeded.
+
+    Each shard is given with the version that it must have, or NEWER where it takes a newer one alone.
+    """
+    records: dict[str, list[Argument]] = {}
+
+    def give(shard: Shard) -> None:
+        if shard.queue not in records:
+            [found] = runner.scripts.read(("HMGET", runner.keys(Shard(shard.queue)).meta, *RECORD))
+            records[shard.queue] = [
+                part for pair in zip(RECORD, found, strict=True) for part in (pair[0], pair[1] or b"")
+            ]
+        _set(runner, shard, ("r", shards[shard], *records[shard.queue]))
+
+    answers = [answered(partial(give, shard)) for shard in shards]
+    return [answer if isinstance(answer, Away) else None for answer in answers]
+
+
+def _set(runner: ScriptRunner, shard: Shard, arguments: Sequence[Argument]) -> bool:
+    """Set one shard, and make the further steps of that; if they are cut off, sweeps make them.
+
+    False where it has another mark than the change asks for.
+    """
+    while more := runner.run("configure", shard, [DEFAULT_TENANT], arguments)[2]:
+        if more < 0:
+            return False
+        arguments = ("w",)
+    return True
+
+
+class QueueOperations(LedgerBase):
+    """Operations of operators on queues."""
+
+    def configure(
+        self,
+        queue: str,
+        changes: QueueChanges,
+        *,
+        default: bool = False,
+        tenant: str = DEFAULT_TENANT,
+        mark: bytes = b"",
+        seen: str | None = None,
+    ) -> bool:
+        """Change the given settings of a queue, from the next claim on.
+
+        They are one record, which is written in one step: after a failure all of them are changed, or none is. A shard
+        that is not reached has them once it is swept. Of two changes at a time, every shard ends with the later record.
+
+        A paused queue hands out no task, and leased tasks continue. Each shard gets its part of each limit. A limit
+        counts tasks that are leased already; a rate counts claims since it was set. Raises InvalidInput if a limit is
+        lower than the number of shards. A `default` changes only settings that are not set, and the queue may still be
+        forgotten, FORGET_MS later at the earliest. Where the queue is new, it is among those that `tenant` made: raises
+        QuotaExceeded where these are too many. In a queue without tasks its shards are registered first.
+
+        `mark` is 8 bytes of this change alone. With `seen`, which `mark_of` answered, a queue that another change has
+        set since stays as it is, and the answer is False.
+        """
+        shards = self._sharding.every(queue)
+        settings = apply_changes(QueueSettings(), changes)
+        check_split(settings, len(shards))
+        values = as_fields(settings)
+        arguments = [part for field, name in FIELDS.items() if name in changes for part in (field, values[field])]
+        how = 1 if default else f"{mark.hex() or '-'} {'*' if seen is None else seen}"
+        for shard in shards:
+            self._registry.check(queue)
+            self._registry.register(shard, tenant)
+        if not _set(self._runner, shards[0], (how, *arguments)):
+            return False
+        for shard, left in zip(shards[1:], copy_settings(self._runner, dict.fromkeys(shards[1:], NEWER)), strict=True):
+            if left:
+                log.warning("%s has the new settings of its queue once a tick has swept it: %s", shard, left)
+        for shard in shards:
+            self._registry.register(shard)  # again, for a sweep may have been forgetting it until now
+        return True
+
+    def mark_of(self, queue: str) -> str:
+        """Number of the newest change of a queue's settings, and its mark; "" for no change."""
+        [mark] = self._scripts.read(("HGET", self._runner.keys(Shard(queue)).meta, "set_by"))
+        return (mark or b"").decode()
+
+    def settings_of(self, queues: Sequence[str]) -> list[QueueSettings]:
+        """Settings of each of some queues, as a whole: each shard knows those of its whole queue."""
+        reads = [("HMGET", self._runner.keys(Shard(queue)).meta, *FIELDS) for queue in queues]
+        return [settings_of(found) for found in (self._scripts.read(*reads) if reads else [])]
+
+    def stats_of_tenant(self, shards: Sequence[Shard], tenant: str) -> list[Stats | Away]:
+        """One tenant's part of many shards in numbers, without bells; the error where a shard does not answer.
+
+        Its done and dead tasks are counted among the LOOKED_AT newest of each shard. A round trip a node.
+        """
+
+        def request(shard: Shard) -> Request:
+            keys = self._runner.keys(shard)
+            every = (*keys.fixed, keys.due(tenant))
+            return len(every), (*every, tenant, LOOKED_AT, *FIELDS)
+
+        return self._runner.ask_all(ScriptRequest("own", request, self._read_own), shards)
+
+    def _read_own(self, shard: Shard, answer: Any) -> Stats:
+        now, scheduled, leased, done, dead, oldest, settings = answer
+        part = share(settings_of(settings), shard.number, self._sharding.count(shard.queue))
+        travel = self._scripts.travel
+        return Stats(scheduled, leased, done, dead, int(oldest or 0), 0, part, travel.now() if travel else now)
+
+    def dead_by_tenant(self, shards: Sequence[Shard]) -> dict[str, int]:
+        """Number of dead tasks of each tenant, among the LOOKED_AT newest of each shard."""
+        reads = [("ZRANGE", self._runner.keys(shard).dead, -LOOKED_AT, -1) for shard in shards]
+        found = self._scripts.read(*reads) if reads else []
+        return dict(Counter(sid.decode().partition("/")[0] for dead in found for sid in dead))
+
+    def lateness_of(self, shards: Sequence[Shard]) -> list[dict[int, int]]:
+        """Lateness of each shard's runs of the last hour, due time to handler, in the buckets of ledger/queue.py."""
+        every = [self._runner.keys(shard) for shard in shards]
+        reads = [command for keys in every for command in (("HGETALL", keys.late), ("HGET", keys.meta, "late_slot"))]
+        now, found = self.now(), self._scripts.read(*reads) if reads else []
+        return [_lateness(now, *pair) for pair in zip(found[::2], found[1::2], strict=True)]
+
+
+def _lateness(now: int, counts: Mapping[bytes, bytes], newest: bytes | None) -> dict[int, int]:
+    """Runs by bucket in the slots that are not over; a slot's number is taken again an hour later."""
+    live = {slot % SLOTS for slot in range(now // SLOT_MS - SLOTS + 1, int(newest or 0) + 1)}
+    total: dict[int, int] = {}
+    for field, count in counts.items():
+        slot, bucket = map(int, field.split(b":"))
+        if slot in live:
+            total[bucket] = total.get(bucket, 0) + int(count)
+    return total
+
+
+class UpkeepOperations(LedgerBase):
+    """Operations that keep the ledger in order."""
+
+    def warnings(self) -> list[str]:
+        """Faults of the primaries by which tasks can be lost or come at a wrong time, each once and in a sentence."""
+        checks = (
+            [connect.eviction_warning] if self._scripts.travel else [connect.eviction_warning, script_calls.check_clock]
+        )
+        calls = [partial(check, server) for server in primaries_of(self._client).values() for check in checks]
+        found = [self._scripts.call(call) for call in calls]
+        return [warning for warning in dict.fromkeys(found) if warning]
+
+    def outlook_of(self, shards: Sequence[Shard]) -> list[Outlook | Away]:
+        """Next work of many shards, or the error for one: a few reads a shard, a round trip a node, and no change."""
+        return self._runner.ask_all(ScriptRequest("outlook", self._outlook_request, self._read_outlook), shards)
+
+    def _outlook_request(self, shard: Shard) -> Request:
+        fixed = self._runner.keys(shard).fixed
+        return len(fixed), (*fixed, self._sharding.count(shard.queue))
+
+    def _read_outlook(self, _shard: Shard, answer: Any) -> Outlook:
+        now, next_at, dead = answer
+        travel = self._scripts.travel
+        return Outlook(next_at or 0, dead, travel.now() if travel else now)
+
+    def sweep(self, shard: Shard, *, retention_ms: int, dead_retention_ms: int | None = None) -> Swept:
+        """Sweep one shard as `sweep_all` does."""
+        swept = self._runner.ask(self._sweep(retention_ms, dead_retention_ms), shard)
+        self._update_lagging({shard: swept})
+        return swept
+
+    def sweep_all(
+        self, shards: Sequence[Shard], *, retention_ms: int, dead_retention_ms: int | None = None
+    ) -> list[Swept | Away]:
+        """Take back lapsed leases, forget what finished over `retention_ms` ago, hang the bell: a bounded step a shard.
+
+        Answers for each shard what was done, or why nothing was. A queue's own `retention_ms` goes before the one
+        given. Dead tasks are kept if `dead_retention_ms` is None. Otherwise they are forgotten that long after their
+        death, and that long after the first such sweep at the earliest. A shard without tasks or settings may be
+        forgotten as a whole. A round trip a node, and another where shards are not their queue's first.
+        """
+        answers = self._runner.ask_all(self._sweep(retention_ms, dead_retention_ms), shards)
+        self._update_lagging(dict(zip(shards, answers, strict=True)))
+        if self._log:
+            self._log.swept(shards, answers)
+        return answers
+
+    def _update_lagging(self, swept: Mapping[Shard, Swept | Away]) -> None:
+        """Give shards that lag the settings of their queue; the next sweep tries again."""
+        revisions = {shard: one.revision for shard, one in swept.items() if isinstance(one, Swept)}
+        with suppress(StoreUnavailable, StoreMisused):
+            copy_settings(self._runner, lagging(self._runner, revisions))
+
+    def _sweep(self, retention_ms: int, dead_retention_ms: int | None) -> ScriptRequest[Swept]:
+        quotas = () if self._runner.quotas is None else (self._runner.quotas,)
+        arguments = (*self._ending, retention_ms, "" if dead_retention_ms is None else dead_retention_ms, *quotas)
+
+        def request(shard: Shard) -> Request:
+            return self._runner.request(shard, self._runner.tenants_of(shard), arguments)
+
+        return ScriptRequest("sweep", request, self._read_swept)
+
+    def _read_swept(self, shard: Shard, answer: Any) -> Swept:
+        got = SweepAnswer(*answer)
+        self._runner.note_tenants(shard, got.want)
+        if got.idle_ms >= FORGET_MS:
+            self._registry.forget(shard, partial(self._leave, shard))
+        return Swept(
+            got.reclaimed, got.died, got.pruned, bool(got.more or got.want), got.bell_at, got.now,
+            got.revision.decode(), got.spared_until, got.lapsed, got.lapsed_at_target,
+        )  # fmt: skip
+
+    def _leave(self, shard: Shard) -> bool:
+        _, _, left = self._runner.run("leave", shard, (), (FORGET_MS,))
+        return bool(left)

@@ -1,0 +1,1 @@
+"""Reminders: messages to people before something begins."""

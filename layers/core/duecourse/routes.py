@@ -1,0 +1,80 @@
+"""The HTTP API: the routes put together, and its rejections as problem documents."""
+
+import base64
+import logging
+from typing import Any
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.exceptions import RequestUnsupportedContentType, RequestValidationError
+
+from duecourse.api import problems, router
+from duecourse.api.fields import field_errors
+from duecourse.api.gateways import read_request
+from duecourse.api.request import MAX_BODY_BYTES, Request, current_request, parse_body, serving_request
+from duecourse.api.router import Api, check, idempotent, problem_response
+from duecourse.app import App
+from duecourse.base.json_text import Json
+from duecourse.errors import DuecourseError, InvalidInput
+from duecourse.queries import routes as queries_routes
+from duecourse.queues import routes as queues_routes
+from duecourse.reminders import routes as reminders_routes
+from duecourse.running import routes as running_routes
+from duecourse.schedules import routes as schedules_routes
+from duecourse.tasks import routes as tasks_routes
+
+
+def read_body(_sent: str) -> dict[str, Any]:
+    """The JSON object in the body, within the bound of its route; the router hands on Base64 as it came."""
+    return parse_body(current_request().text, tasks_routes.BODY_BYTES.get(api.current_event.path, MAX_BODY_BYTES))
+
+
+api = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
+api.use([check, idempotent])
+log = logging.getLogger("duecourse.enqueue_http")
+
+for part in (tasks_routes, running_routes, reminders_routes, schedules_routes, queues_routes, queries_routes, router):
+    api.include_router(part.router)
+router.add_document_routes(api)
+
+
+def reject(error: Exception) -> Response[str]:
+    """Answer with a problem document; a 5xx, which no caller can mend, also goes to the log."""
+    problem = problems.problem_of(translate(error))
+    if problem.status >= 500:
+        log.error("request rejected", exc_info=error, extra={"status": problem.status})
+    return problem_response(problem)
+
+
+def translate(error: Exception) -> Exception:
+    """The router's own rejections as errors of ours; any other error as it is."""
+    match error:
+        case DuecourseError():
+            return error
+        case RequestUnsupportedContentType():
+            return problems.UnsupportedBody()
+        case RequestValidationError():
+            return InvalidInput(field_errors(error.errors()))
+    return error
+
+
+api.exception_handler(Exception)(reject)
+
+
+def serve(app: App, event: Json, context: Any, source: str = "") -> dict[str, Any]:
+    """Answer one request with this App; `source` is for one that did not come by HTTP.
+
+    Raises InvalidInput for an event that is no request of API Gateway, a function URL or a load balancer.
+    """
+    asked = read_request(event, app.settings.base_path)
+    with serving_request(Request(app, asked.event, context.get_remaining_time_in_millis, source)) as request:
+        # Next: `check` and `idempotent` (api/router.py), then the route's function (`add_task` in tasks/routes.py …).
+        answer = api.resolve(request.router_event(), context)
+    return asked.answer(_headers_of(answer) if request.is_head else answer)
+
+
+def _headers_of(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer without its body, whose length its headers keep."""
+    body = answer["body"] or ""
+    length = len(base64.b64decode(body) if answer["isBase64Encoded"] else body.encode(errors="surrogatepass"))
+    headers = {**answer["headers"], "Content-Length": str(length)}
+    return {**answer, "headers": headers, "body": "", "isBase64Encoded": False}

@@ -1,0 +1,1 @@
+"""Running of due tasks: claim, handle, settle."""

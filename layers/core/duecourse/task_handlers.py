@@ -1,0 +1,179 @@
+"""Public parts for functions of your own: the decorator `task_handler`, `save` and `extend`."""
+
+import inspect
+import logging
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import partial, update_wrapper
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+from duecourse.app import PROCESS, App, Handler
+from duecourse.base.event_reader import Batch, Received, batch_answer, read_all, read_batch
+from duecourse.base.ids import NAME_PATTERN
+from duecourse.base.json_text import Json
+from duecourse.base.times import parse_duration
+from duecourse.errors import InvalidHandler, LeaseLost, StoreMisused, StoreUnavailable
+from duecourse.ledger.operations import Lease
+from duecourse.ledger.task import Outcome, Span, Task, dump_state, lease_within
+from duecourse.running.run import Kind
+from duecourse.running.task_event import decode_message, decode_tasks
+from duecourse.running.work import run_messages
+
+if TYPE_CHECKING:
+    from duecourse.ledger.store.ledger import Ledger
+
+log = logging.getLogger("duecourse.task_handlers")
+
+Function: TypeAlias = Callable[[Task], Outcome | None]
+RunOne: TypeAlias = Callable[[App, Task], Outcome | None]
+Answer: TypeAlias = dict[str, Json]
+
+_runs_with: ContextVar[App] = ContextVar("runs_with")
+"""App whose task runs in this context: `save` and `extend` get only the task."""
+
+
+class TaskHandler(Handler[Answer]):
+    """A Lambda handler for tasks; `run` works one of them with an App, and answers or raises as the function does.
+
+    `kind` is the kind that a worker (`duecourse worker`) runs with it, "" for none. `parallel` bounds the tasks that
+    run at the same time.
+    """
+
+    def __init__(self, run: RunOne, *, kind: str = "", parallel: int | None = None) -> None:
+        super().__init__(partial(_serve, run, parallel))
+        self.run = run
+        self.kind = kind
+        self.parallel = parallel
+
+
+@overload
+def task_handler(function: Function, /) -> TaskHandler: ...
+
+
+@overload
+def task_handler(*, kind: str = "", parallel: int | None = None) -> Callable[[Function], TaskHandler]: ...
+
+
+def task_handler(
+    function: Function | None = None, /, *, kind: str = "", parallel: int | None = None
+) -> TaskHandler | Callable[[Function], TaskHandler]:
+    """Make a function a Lambda handler for tasks, from the engine (`lambda:`) and from queues (`sqs:`, `amqp:`) alike.
+
+    The function gets one Task and returns Done, Again, Retry or Drop; None counts as Done, an exception as Retry. The
+    tasks of one invocation run at the same time, on threads: at most `parallel`, by default DUECOURSE_PARALLEL. Use
+    `@task_handler(parallel=1)` for code that threads must not share. `@task_handler(kind="report")` names the kind
+    that `duecourse worker` runs with the function. `task.remaining` is the number of seconds left. Log records of a
+    task carry its id as `duecourse_task`, and its queue, kind and attempt.
+
+    A task from the engine is begun here. Its lease is extended up to the function's timeout, and settled with the
+    outcome; the handler answers the number of tasks for each effect. For messages of a queue, the handler answers
+    those that failed (ReportBatchItemFailures); for RabbitMQ it raises MessagesFailed. Raises InvalidInput for any
+    other event, ValueError for a wrong `kind` or `parallel`, and InvalidHandler for an async function or a generator.
+    """
+    if parallel is not None and parallel < 1:
+        raise ValueError(f"parallel must be at least 1, not {parallel}")
+    if kind and not re.fullmatch(NAME_PATTERN, kind):
+        raise ValueError(f"kind must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ -, not {kind!r}")
+
+    def made(function: Function) -> TaskHandler:
+        check_plain(function)
+        handler = TaskHandler(partial(_run, function), kind=kind, parallel=parallel)
+        update_wrapper(handler, function)
+        return handler
+
+    return made(function) if function else made
+
+
+def check_plain(function: object) -> None:
+    """Return for a plain function. Raises InvalidHandler for an async one, a generator, or no function."""
+    inner = function
+    while isinstance(inner, partial):
+        inner = inner.func
+    name, place = getattr(inner, "__name__", type(inner).__name__), ""
+    # Not what functools.wraps names: a plain function may wrap an async one.
+    if callable(inner) and not inspect.isroutine(inner):
+        inner = type(inner).__call__
+    if code := getattr(inner, "__code__", None):
+        place = f"{code.co_filename}, line {code.co_firstlineno}: "
+    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        raise InvalidHandler(f"{place}{name} is an async function: write a plain def that calls asyncio.run(…)")
+    if inspect.isgeneratorfunction(inner):
+        raise InvalidHandler(f"{place}{name} is a generator: return one outcome, and yield nothing")
+    if not callable(function):
+        raise InvalidHandler(f'{function!r} is no function: write @task_handler(kind="report") above a def')
+
+
+def app_task_handler(run: RunOne) -> TaskHandler:
+    """Make `run` such a handler, for a function of duecourse's own, which is given the App too."""
+    return TaskHandler(run)
+
+
+def _serve(run: RunOne, parallel: int | None, app: App, event: Json, context: Any) -> Answer:
+    kind = partial(run, app)
+    batch, left_ms = read_batch(event), context.get_remaining_time_in_millis
+    if batch is not None:
+        return _receive(app, kind, parallel, batch, left_ms)
+    tasks = decode_tasks(event)
+    if not tasks:
+        with suppress(StoreUnavailable, StoreMisused):  # it warms the function some seconds before an event with tasks
+            app.store.warmth().get_ready()
+    invocation = str(getattr(context, "aws_request_id", ""))
+    return dict(app.worker(kind, left_ms, parallel, invocation).work(tasks))
+
+
+def _run(function: Function, app: App, task: Task) -> Outcome | None:
+    before = _runs_with.set(app)
+    try:
+        return function(task)
+    finally:
+        _runs_with.reset(before)
+
+
+def _receive(app: App, kind: Kind, parallel: int | None, batch: Batch, left_ms: Callable[[], int]) -> Answer:
+    def decode(message: Received) -> Task:
+        task, deliveries = decode_message(message.body), message.deliveries
+        return replace(task, run=deliveries, attempt=deliveries, left_ms=left_ms)
+
+    _, tasks, failed = read_all(batch, decode)
+    failed |= run_messages(
+        tasks, app.runner(lambda _name: kind), app.threads, lambda: app.store, app.seals.sealed, parallel
+    )
+    for name, problem in failed.items():
+        log.error("message %s will be delivered again: %s", name, problem)
+    return batch_answer(batch, failed)
+
+
+def save(task: Task, state: Json) -> None:
+    """Keep a checkpoint (JSON, at most 4 KiB): the task's next run finds it in `task.state`.
+
+    Raises LeaseLost if another worker has the task: stop the work then.
+    """
+    store = _store()
+    if not store.save(store.shard_of(task.queue, task.id, task.group), Lease.of(task), dump_state(state)):
+        task.lost.set()
+        raise LeaseLost
+
+
+def extend(task: Task, time: Span) -> None:
+    """Extend the lease to `time` from now, at most to shortly after the function's timeout; a later end stays.
+
+    The lease is extended by itself while a handler runs. Call this only before work that blocks all other threads for
+    half a minute or more. Raises LeaseLost if another worker has the task.
+    """
+    store, lease_ms = _store(), parse_duration(time)
+    if task.left_ms is not None:
+        lease_ms = lease_within(lease_ms, task.left_ms())
+    shard, began = store.shard_of(task.queue, task.id, task.group), monotonic()
+    if not all(store.extend(shard, [Lease.of(task)], lease_ms, at_least=True)):
+        task.lost.set()
+        raise LeaseLost
+    task.lost.keep(began + lease_ms / 1_000)
+
+
+def _store() -> "Ledger":
+    """The ledger of the task that runs here; in a thread that a function started, that of the process."""
+    return (_runs_with.get(None) or PROCESS.app()).store

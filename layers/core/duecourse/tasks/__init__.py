@@ -1,0 +1,1 @@
+"""Tasks: add, show, explain, move, replay, cancel."""

@@ -1,1 +1,0 @@
-"""The JSON shapes that cross a process boundary: requests, answers and rejections."""

@@ -1,1 +1,0 @@
-"""Events of functions, read without pydantic: a cold start reads one."""

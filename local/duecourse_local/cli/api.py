@@ -1,0 +1,82 @@
+"""The HTTP API as a command sees it: requests, answers and rejections, in this process or behind a URL."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from duecourse.ledger.schedule import FileState
+
+from ..errors import HarnessError
+
+URN = "urn:duecourse:problem:"
+"""Beginning of the type of each problem that the API answers."""
+
+Document = dict[str, Any]
+"""An answer of the HTTP API."""
+
+Query = Mapping[str, str | None]
+
+
+class Unavailable(HarnessError):
+    """The store or the API does not answer."""
+
+
+class RequestRejected(HarnessError):
+    """The API rejects the request; `status` is that of HTTP."""
+
+    def __init__(self, status: int, problem: Document) -> None:
+        self.status = status
+        self.problem = problem
+        errors = problem.get("errors") or ()
+        fields = "; ".join(f"{one.get('field')}: {one.get('problem')}" for one in errors)
+        said = fields or _advice(problem) or problem.get("detail") or problem.get("title") or f"status {status}"
+        super().__init__(str(said))
+
+
+def _advice(problem: Document) -> str:
+    """Advice on a problem in terms of the command line; "" to use the text of the API."""
+    match str(problem.get("type")).removeprefix(URN), problem.get("queue"):
+        case "queue-not-found", str(queue):
+            made, near = f"duecourse limits {queue} --create makes it", problem.get("near")
+            return f"there is no queue {queue}: " + (f"did you mean {near}? ({made})" if near else made)
+        case "task-leased", _:
+            return "The task is running: try again after it settles, or give --force."
+        case "past-deadline", _:
+            return "The new due time is not before the deadline of the task: choose an earlier one."
+    return ""
+
+
+class ApiClient(Protocol):
+    """The HTTP API of a ledger, served by another process or by this one."""
+
+    name: str
+    """Name of the place, for people; no password is in it."""
+
+    def request(self, method: str, path: str, query: Query | None = None, body: Document | None = None) -> Document:
+        """Answer to one request, {} for an empty one. Raises RequestRejected and Unavailable."""
+
+    def schedule_file_state(self) -> FileState | None:
+        """State of the schedule files; None over HTTP, which does not show it."""
+
+    def hidden_fields(self, queue: str, id: str) -> Mapping[str, str]:
+        """Fields of a task in the store that the HTTP API does not show; {} over HTTP."""
+
+
+def quoted(text: str) -> str:
+    """A name as a part of a path."""
+    return quote(text, safe="~")
+
+
+def task_path(id: str, verb: str = "") -> str:
+    """Path of a task, or of a verb on it."""
+    return f"/tasks/{quoted(id)}{verb}"
+
+
+def queue_path(queue: str, verb: str = "") -> str:
+    """Path of a queue, or of a verb on it."""
+    return f"/queues/{quoted(queue)}{verb}"
+
+
+def given_fields(**fields: Any) -> Document:
+    """Fields of a request, without those that are None."""
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,1 +1,0 @@
-"""Commands of a ledger, on this machine or deployed."""

@@ -1,1 +1,0 @@
-"""Commands of a project: its functions, its template, its build."""

@@ -1,1 +1,0 @@
-"""Functions as processes under AWS's own runtime clients."""

@@ -1,1 +1,0 @@
-"""The running stack: its parts, their order, their options."""

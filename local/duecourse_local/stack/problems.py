@@ -1,9 +1,0 @@
-"""Errors of the harness; each text is fit for a user."""
-
-
-class HarnessError(Exception):
-    """The harness cannot do this."""
-
-
-class TemplateError(HarnessError):
-    """The template cannot be run as it is."""

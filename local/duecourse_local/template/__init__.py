@@ -1,1 +1,0 @@
-"""The description of the functions, read from `template.yaml`."""

@@ -1,0 +1,114 @@
+"""Values that callers get: equal to their own kind alone, shown in few words and without credentials."""
+
+import copy
+import pickle
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+
+from duecourse.base.times import format_instant
+from duecourse.client.client import Listed, Many
+from duecourse.errors import FieldError, Part
+from duecourse.ledger.many_tasks import Replayed
+from duecourse.ledger.query import Known, QueryState, QueryStatus
+from duecourse.ledger.queue import QueueSettings, QueueStatus, Rate, ShardStatus
+from duecourse.ledger.reminder import Channel, Made, Moved, MovedTask, Recipient, ReminderStatus, Shown
+from duecourse.ledger.task import Action, AddResult, Again, Change, Done, Drop, DueTask, Retry, RetryPolicy, Run, Status
+from duecourse.ledger.timeline import Happened, Waiting, Why
+from tests.support.clock import START
+from tests.support.kinds import leased
+
+SECRET = "hunter2-9f2e"
+RUN = Run(1, 7, START, START, "retry", "no answer")
+TASK = replace(leased("report", {"password": SECRET}), id="report-42", state_json=f'"{SECRET}"', log=(RUN,))
+HOOK = Recipient("Ada", Channel.WEBHOOK, f"https://ada:{SECRET}@example.com/?key={SECRET}")
+SETTINGS = QueueSettings(paused=True, rate=Rate(100, 60_000))
+VALUES: list[Any] = [
+    Done({"pages": 3}),
+    Again(5),
+    Retry(5),
+    Drop("gone"),
+    TASK,
+    RUN,
+    Change(START, Action.MOVED, "http", START, START),
+    RetryPolicy(),
+    DueTask("a", START),
+    AddResult(TASK, True),
+    Listed([TASK], None),
+    Many(3, None),
+    SETTINGS,
+    Rate(1, 60_000),
+    ShardStatus(0, 1, SETTINGS),
+    QueueStatus("default", SETTINGS, 1, 2, 3, 4, 0, None, None, []),
+    Known({"token": SECRET}, START),
+    QueryStatus("q-1@host", "query:host", QueryState.DONE, Known({"token": SECRET}, START)),
+    HOOK,
+    Made(True, [DueTask("a", START)]),
+    MovedTask("a", START, Status.DONE),
+    Moved("a", START, [MovedTask("a", START, Status.DONE)], [], []),
+    Shown("a", START, 60_000, HOOK, "Stand-up", SECRET, SECRET),
+    ReminderStatus("standup", START, [TASK], {"message": SECRET}),
+    Replayed([DueTask("a", START)], False),
+    Happened(START, "retry", "Failed: no answer."),
+    Waiting("nothing", "It is done."),
+    Why(TASK, [Happened(START, "retry", "Failed: no answer.")], Waiting("nothing", "It is done.")),
+    FieldError("kind", "is unknown"),
+    Part("a", True),
+]
+each_value = pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+
+
+def tuple_of(value: Any) -> tuple[Any, ...]:
+    return tuple(getattr(value, one.name) for one in fields(value))
+
+
+@each_value
+def test_a_value_is_equal_to_its_own_kind_alone(value: Any) -> None:
+    assert is_dataclass(value)
+    assert not hasattr(value, "__dict__")
+    assert value == copy.copy(value)
+    assert value != tuple_of(value)
+    assert [other for other in VALUES if other == value] == [value]
+    with pytest.raises(TypeError):
+        iter(value)
+
+
+@each_value
+def test_a_value_is_shown_in_few_words_without_credentials_and_payloads(value: Any) -> None:
+    shown = repr(value)
+    assert shown.startswith(f"{type(value).__name__}(")
+    assert len(shown) <= 250
+    assert SECRET not in shown
+
+
+@each_value
+def test_a_value_goes_to_another_process_and_back(value: Any) -> None:
+    assert pickle.loads(pickle.dumps(value)) == value  # noqa: S301 - a value of our own
+
+
+def test_a_task_is_shown_by_what_tells_it_from_others() -> None:
+    known = (
+        f"Task(id='report-42', kind='report', queue='default', status=done, due_at={format_instant(START)}, attempt=1)"
+    )
+    assert repr(replace(TASK, status=Status.DONE, due_at=START)) == known
+    assert "error='no answer'" in repr(TASK)
+    assert repr(Listed([TASK, TASK], None)) == "Listed(tasks=<2 tasks>)"
+    assert repr(Made(False, [])) == "Made(created=False)"
+    assert repr(SETTINGS) == "QueueSettings(paused=True, rate=Rate(most=100, per_ms=60000))"
+
+
+@pytest.mark.parametrize("value", [TASK, RUN, SETTINGS, HOOK], ids=lambda value: type(value).__name__)
+def test_equal_values_are_one_key_and_an_altered_one_is_another(value: Any) -> None:
+    name = fields(value)[0].name
+    assert {value, copy.copy(value)} == {value}
+    assert value != replace(value, **{name: "other"})
+
+
+def test_a_value_has_no_fields_but_its_own() -> None:
+    with pytest.raises(AttributeError, match="colour"):
+        TASK.colour = "red"
+    with pytest.raises(TypeError, match="colour"):
+        replace(TASK, colour="red")
+    with pytest.raises(TypeError, match="id"):
+        DueTask()

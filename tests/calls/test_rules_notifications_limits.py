@@ -1,0 +1,78 @@
+"""What tells of an end is a task like any: limits hold it back, and it is rung for where they do not."""
+
+import pytest
+
+from duecourse.ledger.queue import QueueChanges
+from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.task import Ending, RetryPolicy, Status
+from tests.support.clock import HandClock
+from tests.support.ledger import LATER_MS, LEASE_MS, add, bell, claim, new, settle, stored_task
+
+URL = "https://a.example/hook"
+ONCE = RetryPolicy(max_attempts=1)
+LIMITS: list[QueueChanges] = [{"max_running": 1}, {"tenant_max_running": 1}]
+
+
+def meet_another_tenant(store: Ledger) -> None:
+    """A claim asks only for tenants that were met."""
+    store.add([new("met", tenant="other")])
+    settle(store, claim(store)[0], Ending.DONE)
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=str)
+def test_it_takes_a_place_like_any_task(store: Ledger, clock: HandClock, limit: QueueChanges) -> None:
+    store.configure("default", limit)
+    store.add([new("a", notify=URL), new("b")])
+    (a,) = claim(store)
+    clock.advance(5)
+    settle(store, a, Ending.DONE)
+    assert bell(store) == clock.at + 1
+    (told,) = claim(store)
+    assert (told.id[:2], claim(store), bell(store)) == ("a~", [], clock.at + LEASE_MS)
+    clock.advance(5)
+    settle(store, told, Ending.DONE)
+    assert bell(store) == clock.at + 1
+    assert [task.id for task in claim(store)] == ["b"]
+
+
+def test_one_of_a_task_that_died_in_a_claim_with_no_place_for_it_is_not_rung_for(
+    store: Ledger, clock: HandClock
+) -> None:
+    meet_another_tenant(store)
+    store.configure("default", {"max_running": 1})
+    add(store, "a", notify=URL, retry=ONCE)
+    assert len(claim(store, lease_ms=50)) == 1
+    store.add([new("b", tenant="other")])
+    clock.advance(50)
+    (b,) = claim(store)
+    assert (b.id, stored_task(store).status, bell(store)) == ("b", Status.DEAD, clock.at + LEASE_MS)
+    settle(store, b, Ending.DONE)
+    assert [task.id[:2] for task in claim(store)] == ["a~"]
+
+
+def test_one_of_a_task_that_died_in_a_claim_that_leaves_it_is_rung_for(store: Ledger, clock: HandClock) -> None:
+    meet_another_tenant(store)
+    store.configure("default", {"tenant_max_running": 2})
+    add(store, "a", notify=URL, retry=ONCE)
+    assert len(claim(store, lease_ms=50)) == 1
+    store.add([new("b", tenant="other")])
+    clock.advance(50)
+    assert [task.id for task in claim(store, 1)] == ["b"]
+    assert bell(store) == clock.at + 1
+
+
+def test_one_of_a_task_that_died_in_a_claim_has_its_tenants_next_turn(store: Ledger, clock: HandClock) -> None:
+    store.add([new("a", tenant="1", notify=URL, deadline_ms=1)])
+    store.add([new(f"b{n}", tenant="2") for n in range(3)])
+    clock.advance(1)
+    assert [task.id[:2] for task in claim(store, 2)] == ["b0", "a~"]
+
+
+def test_taking_a_task_tells_of_what_lapsed_before_it(store_that_reports_deaths: Ledger, clock: HandClock) -> None:
+    add(store_that_reports_deaths, "a", notify=URL, retry=ONCE)
+    claim(store_that_reports_deaths, lease_ms=50)
+    add(store_that_reports_deaths, "b", delay_ms=LATER_MS)
+    clock.advance(50)
+    assert store_that_reports_deaths.take("default", "b", lease_ms=LEASE_MS)
+    assert bell(store_that_reports_deaths) == clock.at + 1
+    assert sorted(task.kind for task in claim(store_that_reports_deaths)) == ["task.dead", "task.ended"]

@@ -1,0 +1,178 @@
+"""The client for asyncio: the verbs of the other one, on threads of its own, and a loop that never waits for them."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from duecourse import (
+    AsyncClient,
+    AsyncReminderClient,
+    AsyncScheduleClient,
+    Client,
+    ReminderClient,
+    ScheduleClient,
+    errors,
+)
+from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.operations import AddReply
+from duecourse.ledger.task import NewTask
+from tests.client.test_client import STANDUP
+from tests.support.ledger import stored_task
+from tests.support.wired import wired_with
+
+HOOK: dict[str, Any] = {"kind": "webhook", "payload": {"url": "https://example.com/"}, "delay": "PT1H"}
+OWN = {"close", "from_env"}
+"""Verbs on the client itself: each of the two has its own."""
+BY_HAND = {"wait"}
+"""The verb that holds no thread."""
+asked: ContextVar[str] = ContextVar("asked", default="nobody")
+
+
+class Slow(EmbeddedLedger):
+    """A ledger that adds no task before it may."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.may, self.begun = threading.Event(), threading.Semaphore(0)
+        self.threads, self.contexts = set[str](), list[str]()
+        self._counting = threading.Lock()
+        self.now_in = self.most_in = 0
+
+    def add(self, tasks: Sequence[NewTask], **named: Any) -> list[AddReply]:
+        with self._counting:
+            self.now_in += 1
+            self.most_in = max(self.most_in, self.now_in)
+            self.threads.add(threading.current_thread().name)
+            self.contexts.append(asked.get())
+        self.begun.release()
+        try:
+            assert self.may.wait(30)
+            return super().add(tasks, **named)
+        finally:
+            with self._counting:
+                self.now_in -= 1
+
+
+async def in_thread(wait: Callable[[], object]) -> None:
+    await asyncio.to_thread(wait)
+
+
+def verbs_of(kind: type) -> dict[str, Any]:
+    found = inspect.getmembers(kind, inspect.isfunction)
+    return {name: verb for name, verb in found if not name.startswith("_") and name not in OWN}
+
+
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [(Client, AsyncClient), (ReminderClient, AsyncReminderClient), (ScheduleClient, AsyncScheduleClient)],
+)
+def test_both_clients_have_the_same_verbs_parameters_and_texts(kind: type, other: type) -> None:
+    usual, awaited = verbs_of(kind), verbs_of(other)
+    assert usual.keys() == awaited.keys()
+    for name, verb in usual.items():
+        assert inspect.iscoroutinefunction(awaited[name]), name
+        assert inspect.signature(awaited[name]) == inspect.signature(verb), name
+        assert name in BY_HAND or awaited[name].__doc__ == verb.__doc__ != "", name
+
+
+def test_verbs_are_awaited_reminders_too() -> None:
+    async def use() -> None:
+        async with AsyncClient("memory://", tenant="acme", namespace="x") as client:
+            assert repr(client) == "AsyncClient('memory://', tenant='acme')"
+            assert (await client.add(**HOOK, id="a")).created
+            assert (await client.get("a")).tenant == "acme"
+            assert len((await client.list()).tasks) == 1
+            with pytest.raises(errors.TaskNotFound):
+                await client.get("b")
+            with pytest.raises(errors.InvalidInput, match="delay"):
+                await client.add(**HOOK | {"delay": "soon"})
+            assert (await client.reminders.add(**STANDUP)).created
+            assert (await client.reminders.get("standup")).id == "standup"
+            with pytest.raises(errors.QueueNotFound):
+                await client.get_queue("nowhere")
+
+    asyncio.run(use())
+
+
+def test_a_loop_goes_on_while_a_verb_waits_and_no_more_run_than_there_are_threads() -> None:
+    async def use(store: Slow) -> None:
+        async with AsyncClient.from_env(threads=2) as client:
+            adds = [asyncio.create_task(client.add(**HOOK, id=str(n))) for n in range(6)]
+            for _ in range(2):
+                await in_thread(store.begun.acquire)
+            store.may.set()  # by this loop: if a verb held it, nobody would
+            assert {(await one).created for one in adds} == {True}
+
+    store = Slow()
+    with wired_with(store=store):
+        asyncio.run(use(store))
+    assert store.most_in == 2
+    assert all(name.startswith("duecourse-client") for name in store.threads)
+
+
+def test_an_await_that_is_cancelled_leaves_a_client_that_works() -> None:
+    async def use(store: Slow) -> None:
+        async with AsyncClient.from_env(threads=1) as client:
+            first = asyncio.create_task(client.add(**HOOK, id="begun"))
+            await in_thread(store.begun.acquire)
+            second = asyncio.create_task(client.add(**HOOK, id="never"))
+            await asyncio.sleep(0)
+            for one in (second, first):
+                one.cancel()
+            assert await asyncio.gather(first, second, return_exceptions=True) != []
+            assert first.cancelled()
+            assert second.cancelled()
+            store.may.set()
+            assert (await client.add(**HOOK, id="after")).created
+
+    store = Slow()
+    with wired_with(store=store):
+        asyncio.run(use(store))
+    assert (stored_task(store, "begun").id, stored_task(store, "after").id) == ("begun", "after")
+    assert store.get("default", "never") is None
+
+
+def test_a_verb_runs_in_the_context_of_its_caller() -> None:
+    async def use() -> None:
+        asked.set("ada")
+        async with AsyncClient.from_env() as client:
+            await client.add(**HOOK)
+
+    store = Slow()
+    store.may.set()
+    with wired_with(store=store):
+        asyncio.run(use())
+    assert store.contexts == ["ada"]
+
+
+def test_closing_finishes_what_was_begun_and_ends_the_threads() -> None:
+    async def use(store: Slow) -> None:
+        client = AsyncClient.from_env()
+        adding = asyncio.create_task(client.add(**HOOK, id="a"))
+        await in_thread(store.begun.acquire)
+        closing = asyncio.create_task(client.close())
+        await asyncio.sleep(0)
+        with pytest.raises(errors.ClientClosed):
+            await client.get("a")
+        store.may.set()
+        await closing
+        assert (await adding).created
+        await client.close()
+        with pytest.raises(errors.ClientClosed):
+            await client.reminders.get("standup")
+
+    store = Slow()
+    with wired_with(store=store):
+        asyncio.run(use(store))
+    assert [one.name for one in threading.enumerate() if one.name.startswith("duecourse-client")] == []
+
+
+@pytest.mark.parametrize("threads", [0, 257])
+def test_a_wrong_number_of_threads_is_named(threads: int) -> None:
+    with pytest.raises(errors.InvalidSettings, match="threads: must be 1 to 256"):
+        AsyncClient("memory://", threads=threads)

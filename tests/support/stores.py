@@ -1,0 +1,67 @@
+"""Every store that keeps the ledger: what is in `test_rules_*.py` runs against each."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from duecourse.ledger.connect import connect
+from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.embedded.server import number
+from duecourse.ledger.sharding import Sharding
+from duecourse.ledger.store.ledger import Ledger
+from tests.support import redis_ledger
+from tests.support.clock import HandClock
+from tests.support.level_store import level_store
+from tests.support.matrix import in_turn
+from tests.support.redis_login import logged_in, refused, rights_on
+from tests.support.redis_server import REDIS, VALKEY, labelled
+
+CLUSTER = "-cluster"
+"""End of the name of a store on six servers: the newest Redis, or Valkey."""
+CLUSTERS = {"redis": REDIS[-1], "valkey": VALKEY}
+LOGIN = "-with-a-login"
+"""End of the name of a server at which the store has the rights that the pages give, and no more."""
+FURTHER = (f"redis-{REDIS[-1]}{LOGIN}", labelled(VALKEY), "leveldb", *(f"{kind}{CLUSTER}" for kind in CLUSTERS))
+STORES = ["memory", *in_turn(f"redis-{REDIS[0]}", *FURTHER)]
+SHARDS = 8
+
+
+def whole(value: float) -> bytes:
+    """Its text; AssertionError where servers differ (tests/ledger/test_same_bytes_on_every_server.py)."""
+    assert value == value // 1, value
+    assert abs(value) < 1e17, value
+    return number(value)
+
+
+def opened(
+    kind: str, request: pytest.FixtureRequest, clock: HandClock, sharding: Sharding, **options: Any
+) -> Iterator[Ledger]:
+    """An empty store, whose keys must be in order at the end."""
+    if kind == "memory":
+        memory = EmbeddedLedger(clock, sharding, **options)
+        yield memory
+        for shard in sharding.every("default"):
+            redis_ledger.check(memory.client, shard)
+        return
+    if kind == "leveldb":
+        with level_store(request.getfixturevalue("tmp_path"), clock, sharding, **options) as store:
+            yield store
+        return
+    served = servers(kind, request)
+    operators = served.emptied().url
+    place = logged_in(served, rights_on(REDIS[-1])) if kind.endswith(LOGIN) else operators
+    with connect(place) as client, connect(operators) as operator:
+        yield Ledger(client, sharding=sharding, travel=clock, **options)
+        for shard in sharding.every("default"):
+            redis_ledger.check(operator, shard)
+    if kind.endswith(LOGIN):
+        assert refused(served) == set()
+
+
+def servers(kind: str, request: pytest.FixtureRequest) -> Any:
+    """The server of a store's name, or the six."""
+    name = kind.removesuffix(LOGIN)
+    if name.endswith(CLUSTER):
+        return request.getfixturevalue("cluster_of")(CLUSTERS[name.removesuffix(CLUSTER)])
+    return request.getfixturevalue("server_of")(name.removeprefix("redis-"))
