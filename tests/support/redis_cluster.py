@@ -144,6 +144,7 @@ class ClusterServers:
         self.begin_move(slot, source, target)
         self.move_keys(slot, source, target)
         self.end_move(slot, target)
+        until(lambda: self.owner_of_slot(slot) == target)  # a replica hears of it by gossip
 
     def move_slot_at_once(self, slot: int, source: int, target: int) -> None:
         """Move a slot and its keys in one step, as Valkey has done since 9.0."""
