@@ -27,7 +27,8 @@ class Side:
     """A tree's process: a line names a slice, its answer is a line of JSON."""
 
     def __init__(self, tree: Path, running: ExitStack) -> None:
-        environment = {**os.environ, "PYTHONPATH": f"{tree / 'layers' / 'core'}{os.pathsep}{tree}"}
+        parts = (tree / "layers" / "core", tree / "local", tree)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, parts))}
         self._process = running.enter_context(
             subprocess.Popen(
                 [sys.executable, SLICES, running.enter_context(bench_server()).url],
