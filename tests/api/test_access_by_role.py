@@ -32,7 +32,7 @@ def of_another(case: Case) -> Caller:
 
 def test_every_route_of_the_function_has_an_entry() -> None:
     api = load("enqueue_http").api
-    routes = {f"{route.method} {route.openapi_path}" for route in (*api._static_routes, *api._dynamic_routes)}
+    routes = {f"{route.method} {route.openapi_path}" for route in api.every_route()}
     assert routes == CASES.keys()
 
 

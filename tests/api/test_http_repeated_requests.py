@@ -372,7 +372,7 @@ def without_lease_ends(world: list[Any], is_meant: bool) -> list[Any]:
 
 def changing() -> set[str]:
     api = load("enqueue_http").api
-    every = (*api._static_routes, *api._dynamic_routes)
+    every = api.every_route()
     return {
         f"{route.method} {route.openapi_path}"
         for route in every

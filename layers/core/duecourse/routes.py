@@ -15,11 +15,7 @@ from duecourse.api.router import Api, check, idempotent, problem_response
 from duecourse.app import App
 from duecourse.base.json_text import Json
 from duecourse.errors import DuecourseError, InvalidInput
-from duecourse.queries import routes as queries_routes
-from duecourse.queues import routes as queues_routes
-from duecourse.reminders import routes as reminders_routes
 from duecourse.running import routes as running_routes
-from duecourse.schedules import routes as schedules_routes
 from duecourse.tasks import routes as tasks_routes
 
 
@@ -32,8 +28,11 @@ api = Api(enable_validation=True, response_validation_error_http_code=500, json_
 api.use([check, idempotent])
 log = logging.getLogger("duecourse.enqueue_http")
 
-for part in (tasks_routes, running_routes, reminders_routes, schedules_routes, queues_routes, queries_routes, router):
-    api.include_router(part.router)
+api.include_router(tasks_routes.router)
+api.include_router(running_routes.router)
+for name in ("reminders", "schedules", "queues", "queries"):
+    api.include_later(name, f"duecourse.{name}.routes")
+api.include_later("health", router.__name__)
 router.add_document_routes(api)
 
 
@@ -66,6 +65,7 @@ def serve(app: App, event: Json, context: Any, source: str = "") -> dict[str, An
     Raises InvalidInput for an event that is no request of API Gateway, a function URL or a load balancer.
     """
     asked = read_request(event, app.settings.base_path)
+    api.include(asked.event["rawPath"].lstrip("/").partition("/")[0])
     with serving_request(Request(app, asked.event, context.get_remaining_time_in_millis, source)) as request:
         # Next: `check` and `idempotent` (api/router.py), then the route's function (`add_task` in tasks/routes.py …).
         answer = api.resolve(request.router_event(), context)

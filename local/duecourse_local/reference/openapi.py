@@ -202,8 +202,9 @@ def write(made: dict[str, Any]) -> None:
 
 def document_of(api: Api) -> dict[str, Any]:
     """The OpenAPI document of an API's routes."""
+    every = api.every_route()
     made = json.loads(api.get_openapi_json_schema(title="duecourse", version=__version__, description=DESCRIPTION))
-    for route in api.described:
+    for route in (one for one in every if one.include_in_schema):
         operation = made["paths"][route.openapi_path][route.method.lower()]
         operation |= _description(route)
         rejected = getattr(route.func, REJECTS, None)

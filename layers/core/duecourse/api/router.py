@@ -21,10 +21,12 @@ import json
 import logging
 import re
 import secrets
+import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote
@@ -227,7 +229,32 @@ MIN_LIKENESS = 0.7
 
 
 class Api(APIGatewayHttpResolver):
-    """The routes, and the checks of every request."""
+    """The routes, and the checks of every request.
+
+    A cold start imports the routes of tasks alone; those of `include_later` come with the first request for them.
+    """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._later: dict[str, str] = {}
+        self._including = threading.RLock()
+
+    def include_later(self, first_part: str, module: str) -> None:
+        """Have a module's `router` serve the paths that begin with this part, once one of them is asked for."""
+        self._later[first_part] = module
+
+    def include(self, first_part: str) -> None:
+        """Import the routes of paths that begin with this part, unless they are there."""
+        with self._including:  # a thread that finds them there finds them whole
+            if first_part in self._later:
+                self.include_router(import_module(self._later[first_part]).router)
+                del self._later[first_part]
+
+    def every_route(self) -> Sequence[Route]:
+        """All routes, those too that were not asked for yet."""
+        for part in [*self._later]:
+            self.include(part)
+        return self._every
 
     def has(self, route: Route) -> bool:
         """True for a route of this Api; False for the router's own, which answers where none was found."""
@@ -244,8 +271,8 @@ class Api(APIGatewayHttpResolver):
         if not given:
             return
         asked = (self.current_event.http_method, self.request.route)
-        for route in self.described:
-            if (route.method, route.openapi_path) == asked:
+        for route in self._every:
+            if route.include_in_schema and (route.method, route.openapi_path) == asked:
                 known = [*(one.alias for one in route.dependant.query_params), *current_request().own_parameters]
                 listed = f"known: {', '.join(known) or 'none'}"
                 unknown = [name for name in given if name not in known and not SIGNING.match(name)]
@@ -257,23 +284,19 @@ class Api(APIGatewayHttpResolver):
                     )
 
     @property
-    def described(self) -> Iterator[Route]:
-        """The routes that the document has."""
-        return (route for route in self._every if route.include_in_schema)
-
-    @property
     def _every(self) -> Sequence[Route]:
         return (*self._static_routes, *self._dynamic_routes)
 
     def unmatched(self) -> Response[Any]:
         """Answer to a request that no route takes: OPTIONS of a path. Raises NoSuchRoute and MethodNotAllowed."""
         method, path = current_request().method, self.current_event.path
-        matching = [route for route in self._every if route.rule.match(path)]
+        every = self.every_route()
+        matching = [route for route in every if route.rule.match(path)]
         # A path of its own, such as /tasks/batch, has its own methods, though it might be an id too.
         own = [route for route in matching if route.openapi_path == path] or matching
         allowed = {route.method for route in own}
         if not allowed:
-            raise NoSuchRoute(method, path, near_path(path, [route.openapi_path for route in self._every]))
+            raise NoSuchRoute(method, path, near_path(path, [route.openapi_path for route in every]))
         allowed |= {"OPTIONS", *(["HEAD"] if "GET" in allowed else [])}
         if method != "OPTIONS":
             raise MethodNotAllowed(method, path, sorted(allowed))
