@@ -10,11 +10,11 @@ from typing_extensions import TypedDict
 from duecourse.api.derived_models import (
     INSTANT,
     OF_ENUM,
-    Derived,
     Form,
+    VersionedChange,
     api_fields,
     asked,
-    changed,
+    changed_if_version,
     read_fields,
     show_fields,
     shown,
@@ -148,7 +148,7 @@ TIMES = [REPEAT, TIME_ZONE, START, GAP, FOLD]
 
 
 @with_fields(asked(TIMES))
-class TimesFields(Derived):
+class TimesFields(Strict):
     """Fields that make the times of a schedule."""
 
 
@@ -185,28 +185,17 @@ class AddSchedule(TimesFields):
         )
 
 
-@with_fields(changed([PAYLOAD, REPEAT, TIME_ZONE, START, UNTIL, GAP, FOLD, LIMIT, *POLICIES]))
-class ChangeSchedule(Derived):
+@with_fields(
+    changed_if_version("the schedule", [PAYLOAD, REPEAT, TIME_ZONE, START, UNTIL, GAP, FOLD, LIMIT, *POLICIES])
+)
+class ChangeSchedule(VersionedChange):
     """Body of `PATCH /schedules/{id}`: the fields to change, and `if_version` to change no other version."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "examples": [{"paused": True, "if_version": 1}]})
 
-    if_version: Annotated[int, Field(ge=1, strict=True)] | None = Field(
-        None, description="Version that the schedule must have; with another, nothing changes (409)."
-    )
-
-    @model_validator(mode="after")
-    def _changes_something(self) -> Self:
-        if not self.model_fields_set - {"if_version"}:
-            raise ValueError("needs a field to change")
-        if "repeat" in self.model_fields_set and self.repeat is None:
-            raise reject_fields("must be a JSON object", "repeat")
-        return self
-
     def changes(self) -> dict[str, Any]:
         """Fields of Schedule that change, those of its Rule under `rule`."""
-        own = read_fields(OWN, self, given=self.model_fields_set)
-        rule = read_fields(RULE, self, given=self.model_fields_set)
+        own, rule = self.read_given(OWN), self.read_given(RULE)
         return {**own, "rule": rule} if rule else own
 
 
