@@ -41,9 +41,7 @@ SHARD = Shard(QUEUE)
 FIRST = parse_instant("2026-10-06T07:00:00Z")  # a Tuesday, 09:00 in Vienna
 ADA = Recipient("Ada", Channel.EMAIL, "ada@example.com", "")
 RULE = Rule(RRule("FREQ=WEEKLY"), FIRST, "Europe/Vienna")
-WEEKLY = Series(
-    "weekly", RULE, "Weekly", (DAY_MS, 5 * MINUTE), (ADA,), "Room 4", "", {}, fields=("recipients.0.email",)
-)
+WEEKLY = Series("weekly", "Weekly", (DAY_MS, 5 * MINUTE), (ADA,), "Room 4", "", {}, ("recipients.0.email",), rule=RULE)
 
 
 class Scene:
@@ -140,14 +138,14 @@ def test_the_same_series_again_changes_nothing_and_another_is_a_conflict(scene: 
     scene.verbs.add(WEEKLY)
     scene.clock.advance(MINUTE)
     assert not scene.verbs.add(WEEKLY).created
-    one = Reminder("weekly", "Weekly", FIRST, (MINUTE,), (ADA,))
-    for other in (replace(WEEKLY, subject="Another"), one, one._replace(id=occurrence_id("weekly", FIRST))):
+    one = Reminder("weekly", "Weekly", (MINUTE,), (ADA,), starts_at=FIRST)
+    for other in (replace(WEEKLY, subject="Another"), one, replace(one, id=occurrence_id("weekly", FIRST))):
         with pytest.raises(errors.ScheduleExists):
             scene.verbs.add(other)
 
 
 def test_a_reminder_of_one_start_keeps_its_id(scene: Scene) -> None:
-    one = Reminder("weekly", "Weekly", FIRST, (MINUTE,), (replace(ADA, time_zone="UTC"),))
+    one = Reminder("weekly", "Weekly", (MINUTE,), (replace(ADA, time_zone="UTC"),), starts_at=FIRST)
     scene.verbs.add(one)
     with pytest.raises(errors.TaskScheduled):
         scene.verbs.add(WEEKLY)
@@ -376,7 +374,7 @@ def test_a_named_credential_is_kept_by_its_name(scene: Scene) -> None:
 
 
 def test_a_reminder_of_one_start_has_no_fields_of_a_series(scene: Scene) -> None:
-    one = Reminder("once", "Once", FIRST, (MINUTE,), (replace(ADA, time_zone="UTC"),))
+    one = Reminder("once", "Once", (MINUTE,), (replace(ADA, time_zone="UTC"),), starts_at=FIRST)
     scene.verbs.add(one)
     with pytest.raises(errors.InvalidInput) as caught:
         scene.verbs.change("once", SeriesChange({"subject": "Other"}, ("subject",)))

@@ -201,7 +201,7 @@ ADDED = [SUBJECT, START, LEADS, RECIPIENTS, MESSAGE, HTML, DATA, TIME_ZONE, REPE
 CHANGED = [START, SUBJECT, LEADS, RECIPIENTS, MESSAGE, HTML, DATA, REPEAT, TIME_ZONE, *REPEATED]
 
 
-# Other fields: those that Series describes (ledger/reminder.py); `derived_models` adds them.
+# Other fields: those that AnyReminder and Series describe (ledger/reminder.py); `derived_models` adds them.
 @with_fields(asked(ADDED))
 class AddReminder(Strict):
     """Body of `POST /reminders`: one message to each channel of each recipient at each lead time.
@@ -247,25 +247,17 @@ class AddReminder(Strict):
         return self.reminder(name) if self.repeat is None else self._series(name)
 
     def _series(self, name: Callable[[], str]) -> Series:
-        fields, recipients = _people(self.recipients, "")
-        return Series(
-            id=self.id or name(),
-            rule=Rule(**read_fields(RULE, self)),
-            recipients=recipients,
-            fields=fields,
-            **read_fields([*CONTENT, LIMIT], self),
-        )
+        rule = Rule(**read_fields(RULE, self))
+        return Series(**self._asked(name, ""), **read_fields([LIMIT], self), rule=rule)
 
     def reminder(self, name: Callable[[], str] = new_id) -> Reminder:
         """The reminder asked for, with an id of `name` where none was given."""
-        fields, recipients = _people(self.recipients, self.time_zone)
-        return Reminder(
-            id=self.id or name(),
-            starts_at=self.starts_at,
-            recipients=recipients,
-            fields=fields,
-            **read_fields(CONTENT, self),
-        )
+        return Reminder(**self._asked(name, self.time_zone), starts_at=self.starts_at)
+
+    def _asked(self, name: Callable[[], str], time_zone: str) -> dict[str, Any]:
+        """Fields of AnyReminder; `time_zone` is that of recipients without their own."""
+        fields, recipients = _people(self.recipients, time_zone)
+        return {"id": self.id or name(), "recipients": recipients, "fields": fields, **read_fields(CONTENT, self)}
 
 
 def _people(people: Sequence[Person], time_zone: str) -> tuple[tuple[str, ...], tuple[Recipient, ...]]:
