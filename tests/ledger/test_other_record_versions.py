@@ -78,7 +78,9 @@ def test_a_shard_of_another_version_rejects_each_call_with_the_way_out(
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter()} == before
 
 
-@pytest.mark.parametrize(("version", "way_out"), [(VERSION - 1, UPGRADE), (VERSION + 1, RELEASE)])
+@pytest.mark.parametrize(
+    ("version", "way_out"), [(VERSION - 1, UPGRADE), (VERSION + 1, RELEASE)], ids=["earlier", "later"]
+)
 def test_a_ledger_of_another_version_takes_no_new_queue(
     store: Ledger, redis_client: redis.Redis, version: int, way_out: str
 ) -> None:

@@ -9,6 +9,7 @@ from duecourse import errors
 from duecourse.base.json_text import dump_json
 from duecourse.base.times import DAY_MS, parse_instant
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.operations import KeyedTry
 from duecourse.ledger.reminder import (
     AHEAD_MS,
     QUEUE,
@@ -386,6 +387,21 @@ def test_a_reminder_of_one_start_has_no_fields_of_a_series(scene: Scene) -> None
         scene.verbs.change("nobody", SeriesChange({"subject": "Other"}, ("subject",)))
     moved = scene.verbs.change("once", SeriesChange({"rule": {"starts_at": FIRST + 1}}, ("starts_at",)))
     assert moved.starts_at == FIRST + 1
+
+
+def test_a_repeat_moves_no_occurrence_that_took_the_place_of_a_one_off_reminder(scene: Scene) -> None:
+    id, notes = occurrence_id("weekly", FIRST), list[bytes]()
+    later = SeriesChange({"rule": {"starts_at": FIRST + MINUTE}}, ("starts_at",))
+    scene.verbs.add(Reminder(id, "Once", (MINUTE,), (replace(ADA, time_zone="UTC"),), starts_at=FIRST))
+    with pytest.raises(errors.KeyInUse):  # the first try ends here, before it has changed anything
+        scene.verbs.with_source("http", KeyedTry("a", keep=lambda note: bool(notes.append(note)))).change(id, later)
+    scene.verbs.cancel(id)
+    scene.verbs.add(WEEKLY)
+    scene.at(FIRST - DAY_MS)
+    before = scene.pending(FIRST)
+    with pytest.raises(errors.ChangedSince):
+        scene.verbs.with_source("http", KeyedTry("a", note=notes[0])).change(id, later)
+    assert scene.pending(FIRST) == before != {}
 
 
 def test_a_damaged_task_of_an_occurrence_is_dropped(scene: Scene) -> None:

@@ -154,7 +154,7 @@ ACTIONS = {
 
 
 def way_out(version: int) -> str:
-    """What to do with a ledger of another version."""
+    """The way out of another version."""
     return LATER if version > VERSION else EARLIER
 
 

@@ -55,10 +55,10 @@ from duecourse.ledger.reminder import (
     Shown,
     Standing,
 )
-from duecourse.ledger.schedule import Fold, Gap, Rule
+from duecourse.ledger.schedule import Rule
 from duecourse.ledger.task import Status, Task
 from duecourse.reminders import send
-from duecourse.schedules.http import REPEAT_FORM, RepeatField, UpcomingView, show_upcoming
+from duecourse.schedules.http import REPEAT_FORM, USED, RepeatField, UpcomingView, show_upcoming
 
 # The requests of `/reminders`.
 
@@ -385,12 +385,7 @@ SeriesView = TypedDict(
     "SeriesView",
     {
         **shown([REPEAT, TIME_ZONE, START, *REPEATED]),  # type: ignore[misc]
-        "gap_used": Annotated[
-            Gap, about("Treatment in use: that of `gap`, or what `auto` means for this rule.", "shift")
-        ],
-        "fold_used": Annotated[
-            Fold, about("Treatment in use: that of `fold`, or what `auto` means for this rule.", "first")
-        ],
+        **USED,
         **shown([LEADS, RECIPIENTS]),
         "version": Annotated[int, about("Version of the series: 1, and 1 more for each change.", 1)],
         "created_at": Annotated[ShownInstant, about("Time of the add.")],

@@ -152,7 +152,7 @@ class OccurrenceSeen:
     created_at: int
 
     def is_of_series(self, other: "Seen") -> bool:
-        """True if another look found an occurrence of the same series, not of one that was added anew."""
+        """True if another look found an occurrence of the same series; a series may be added again under its id."""
         return isinstance(other, OccurrenceSeen) and self.created_at == other.created_at
 
 

@@ -351,6 +351,13 @@ class PassedView(TypedDict):
     ]
 
 
+USED = {
+    "gap_used": Annotated[Gap, about("Treatment in use: that of `gap`, or what `auto` means for this rule.", "shift")],
+    "fold_used": Annotated[
+        Fold, about("Treatment in use: that of `fold`, or what `auto` means for this rule.", "first")
+    ],
+}
+"""Fields of an answer that say how a rule with `auto` is read."""
 ScheduleView = TypedDict(
     "ScheduleView",
     {
@@ -358,12 +365,7 @@ ScheduleView = TypedDict(
         "queue": Annotated[str, about("Queue of the occurrences.", "default")],
         "kind": Annotated[str, about("Kind of the occurrences.", "webhook")],
         **shown([PAYLOAD, REPEAT, TIME_ZONE, START, UNTIL, LIMIT, GAP, FOLD]),  # type: ignore[misc]
-        "gap_used": Annotated[
-            Gap, about("Treatment in use: that of `gap`, or what `auto` means for this rule.", "shift")
-        ],
-        "fold_used": Annotated[
-            Fold, about("Treatment in use: that of `fold`, or what `auto` means for this rule.", "first")
-        ],
+        **USED,
         **shown(POLICIES),
         "file": NotRequired[Annotated[int, about("Number of the file of schedules that made it; absent for none.", 3)]],
         "version": Annotated[int, about("Version of the schedule: 1, and 1 more for each change by a caller.", 1)],
