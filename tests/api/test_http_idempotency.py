@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from duecourse import errors
-from duecourse.api.router import GRACE_MS
+from duecourse.api.idempotency import GRACE_MS
 from duecourse.base.times import DAY_MS, format_instant
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.many_tasks import TaskFilter

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from duecourse.api.idempotency import GRACE_MS
 from duecourse.api.request import CHANGING, READING
-from duecourse.api.router import GRACE_MS
 from duecourse.app import App
 from duecourse.errors import StoreUnavailable
 from duecourse.guard.http_types import HttpAnswer, HttpRequest

@@ -149,22 +149,29 @@ def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(folder: str) -
 
 
 def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
-    with plyvel.DB(str(tmp_path / "theirs"), create_if_missing=True) as theirs:
-        theirs.put(b"a", b"1")
-    with pytest.raises(StoreMisused, match="another program's LevelDB"):
-        LevelDisk(str(tmp_path / "theirs"))
+    for name in (b"a", LAYOUT_KEY):
+        with plyvel.DB(str(tmp_path / "theirs"), create_if_missing=True) as theirs:
+            theirs.put(name, b"1")
+        with pytest.raises(StoreMisused, match="another program's LevelDB"):
+            LevelDisk(str(tmp_path / "theirs"))
     with plyvel.DB(str(tmp_path / "theirs")) as theirs:
-        assert list(theirs) == [(b"a", b"1")]
+        assert list(theirs) == [(LAYOUT_KEY, b"1"), (b"a", b"1")]
 
 
-@pytest.mark.parametrize("layout", ["duecourse 4", f"duecourse keyspace {VERSION - 1}", "duecourse keyspace 99"])
+@pytest.mark.parametrize(
+    ("layout", "way_out"),
+    [
+        ("duecourse 4", "upgrade it once with commit 9d900a4"),
+        (f"duecourse keyspace {VERSION - 1}", "upgrade it once with commit 9d900a4"),
+        ("duecourse keyspace 99", "use the release that wrote it"),
+    ],
+)
 def test_a_folder_of_another_version_is_rejected_with_the_way_out_and_stays_as_it_was(
-    tmp_path: Path, layout: str
+    tmp_path: Path, layout: str, way_out: str
 ) -> None:
     with plyvel.DB(str(tmp_path / "other"), create_if_missing=True) as other:
         other.put(LAYOUT_KEY, layout.encode())
         other.put(b"task", b"of that version")
-    way_out = "export it with the release that wrote it, and import the export here"
     with pytest.raises(OtherVersion, match=f"'{layout}', and this release reads '{LAYOUT.decode()}': {way_out}"):
         LevelDisk(str(tmp_path / "other"))
     with plyvel.DB(str(tmp_path / "other")) as other:

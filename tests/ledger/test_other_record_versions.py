@@ -18,8 +18,14 @@ from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, 
 from tests.support.schedules import put
 
 KEYS = keys_of("duecourse", SHARD)
-WAY_OUT = "export it with the release that wrote it, and import the export here"
-VERSIONS = {"0.1.0, which names none": None, "an earlier version": VERSION - 1, "a later version": VERSION + 1}
+UPGRADE = "^The ledger is of an earlier version: upgrade it once with commit 9d900a4"
+RELEASE = "^The ledger is of a later version: use the release that wrote it"
+VERSIONS = {
+    "0.1.0, which names none": (None, UPGRADE),
+    "an earlier version": (VERSION - 1, UPGRADE),
+    "a later version": (VERSION + 1, RELEASE),
+    "a later version of more digits": (10 * VERSION, RELEASE),
+}
 CALLS: dict[str, Callable[[Ledger, Task], object]] = {
     "add": lambda store, _: store.add([new("b", delay_ms=LATER_MS)]),
     "add another": lambda store, _: store.add([new("c"), new("d")]),
@@ -54,28 +60,33 @@ def written_as(client: redis.Redis, version: int | None) -> dict[bytes, Any]:
     return {key: client.dump(key) for key in client.scan_iter()}
 
 
-@pytest.mark.parametrize("version", VERSIONS.values(), ids=VERSIONS)
+@pytest.mark.parametrize(("version", "way_out"), VERSIONS.values(), ids=VERSIONS)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_shard_of_another_version_rejects_each_call_with_the_way_out(
     store: Ledger,
     redis_client: redis.Redis,
     call: Callable[[Ledger, Task], object],
     version: int | None,
+    way_out: str,
 ) -> None:
     add(store, "b", delay_ms=LATER_MS)
     add(store)
     [leased] = claim(store)
     before = written_as(redis_client, version)
-    with pytest.raises(OtherVersion, match=WAY_OUT):
+    with pytest.raises(OtherVersion, match=way_out):
         call(store, leased)
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter()} == before
 
 
-@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
-def test_a_ledger_of_another_version_takes_no_new_queue(store: Ledger, redis_client: redis.Redis, version: int) -> None:
+@pytest.mark.parametrize(
+    ("version", "way_out"), [(VERSION - 1, UPGRADE), (VERSION + 1, RELEASE)], ids=["earlier", "later"]
+)
+def test_a_ledger_of_another_version_takes_no_new_queue(
+    store: Ledger, redis_client: redis.Redis, version: int, way_out: str
+) -> None:
     add(store, delay_ms=LATER_MS)
     redis_client.hset(ledger_key("duecourse"), "layout", version)
-    with pytest.raises(OtherVersion, match=WAY_OUT):
+    with pytest.raises(OtherVersion, match=way_out):
         store.add([new("b", queue="other")])
     assert store.shards() == [SHARD]
 

@@ -39,17 +39,17 @@ pytestmark = pytest.mark.slow
 STARTS_AT = 4_102_444_800_000
 """A day in 2100."""
 ADA = Recipient("Ada", Channel.EMAIL, "ada@example.com", "")
-MEETING = Reminder("meeting", "Meeting", STARTS_AT, (60_000,), (ADA,), "Room 4", "", {})
+MEETING = Reminder("meeting", "Meeting", (60_000,), (ADA,), "Room 4", "", {}, starts_at=STARTS_AT)
 WEEKLY = Series(
     "weekly",
-    Rule(RRule("FREQ=WEEKLY"), STARTS_AT),
     "Weekly",
     (DAY_MS,),
     (ADA,),
     "Room 4",
     "",
     {},
-    fields=("recipients",),
+    ("recipients",),
+    rule=Rule(RRule("FREQ=WEEKLY"), STARTS_AT),
 )
 ENDED = KeyedRequest("-", "key", b"f" * 32)
 

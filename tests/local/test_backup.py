@@ -385,12 +385,21 @@ PEOPLE = tuple(Recipient(f"R{n}", Channel.EMAIL, f"r{n}@example.com") for n in r
 HOOKS = tuple(Recipient(f"H{n}", Channel.WEBHOOK, f"https://example.com/{n}?token=hidden-{n}") for n in range(5))
 TEXT = "x" * 1_900
 MEETINGS = [
-    Reminder("review", "Review", STARTS, (HOUR, MINUTE), PEOPLE, TEXT + " {{ data.room }}", "", {"room": "4"}),
     Reminder(
-        "secret", "Review", STARTS, (HOUR, MINUTE), HOOKS, TEXT + " {{ data.token }}", "", {"token": "hidden-9f2e"}
+        "review", "Review", (HOUR, MINUTE), PEOPLE, TEXT + " {{ data.room }}", "", {"room": "4"}, starts_at=STARTS
     ),
-    Reminder("hooks", "Review", STARTS, (HOUR, MINUTE), HOOKS, TEXT, "", {"room": "4"}),
-    Reminder("small", "Review", STARTS, (HOUR,), PEOPLE[:1], "Room {{ data.room }}", "", {"room": "4"}),
+    Reminder(
+        "secret",
+        "Review",
+        (HOUR, MINUTE),
+        HOOKS,
+        TEXT + " {{ data.token }}",
+        "",
+        {"token": "hidden-9f2e"},
+        starts_at=STARTS,
+    ),
+    Reminder("hooks", "Review", (HOUR, MINUTE), HOOKS, TEXT, "", {"room": "4"}, starts_at=STARTS),
+    Reminder("small", "Review", (HOUR,), PEOPLE[:1], "Room {{ data.room }}", "", {"room": "4"}, starts_at=STARTS),
 ]
 
 

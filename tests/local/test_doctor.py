@@ -16,6 +16,7 @@ import tzdata  # type: ignore[import-untyped]
 
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of, rounds_key, shards_key
+from duecourse.ledger.layout import VERSION
 from duecourse.ledger.many_tasks import Act, Bulk
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.sharding import Sharding
@@ -234,6 +235,12 @@ def test_each_planted_fault_is_found(client: redis.Redis, fault: str) -> None:
     finding = wrong(client)[check]
     assert text in finding.text
     assert finding.fix
+
+
+@pytest.mark.parametrize(("version", "fix"), [(VERSION - 1, "commit 9d900a4"), (VERSION + 1, "the release that wrote")])
+def test_records_of_another_version_are_mended_as_the_version_asks(client: redis.Redis, version: int, fix: str) -> None:
+    client.hset(KEYS.meta, "layout", version)
+    assert fix in wrong(client)["version of records"].fix
 
 
 def test_shards_with_other_settings_than_their_queue_are_named(client: redis.Redis) -> None:

@@ -28,7 +28,9 @@ DAY = 24 * HOUR
 STARTS = START + 10 * DAY
 PEOPLE = tuple(Recipient(f"R{n}", Channel.EMAIL, f"r{n}@example.com") for n in range(10))
 LONG = "x" * 4_000
-REVIEW = Reminder("review", "Review", STARTS, (HOUR, MINUTE), PEOPLE, LONG + " {{ data.room }}", "", {"room": "4"})
+REVIEW = Reminder(
+    "review", "Review", (HOUR, MINUTE), PEOPLE, LONG + " {{ data.room }}", "", {"room": "4"}, starts_at=STARTS
+)
 MESSAGES = len(PEOPLE) * 2
 
 
@@ -109,7 +111,7 @@ def test_an_add_that_was_cut_off_leaves_nothing_and_the_same_add_makes_it_whole(
 
 def test_a_dead_message_has_its_content_whenever_it_is_replayed(scene: Scene) -> None:
     scene.post.rejected = {PEOPLE[0].address}
-    early = REVIEW._replace(leads_ms=(9 * DAY, MINUTE))
+    early = replace(REVIEW, leads_ms=(9 * DAY, MINUTE))
     scene.reminders.add(early)
     scene.run_at(STARTS - 9 * DAY)
     [dead] = [task for task in scene.messages() if task.status is Status.DEAD]
@@ -122,11 +124,11 @@ def test_a_dead_message_has_its_content_whenever_it_is_replayed(scene: Scene) ->
 
 def test_a_dead_message_of_a_reminder_that_was_replaced_says_what_it_said(scene: Scene) -> None:
     scene.post.rejected = {PEOPLE[0].address}
-    scene.reminders.add(REVIEW._replace(leads_ms=(9 * DAY,)))
+    scene.reminders.add(replace(REVIEW, leads_ms=(9 * DAY,)))
     scene.run_at(STARTS - 9 * DAY)
     [dead] = [task for task in scene.messages() if task.status is Status.DEAD]
     scene.post.rejected = set()
-    assert scene.reminders.add(REVIEW._replace(leads_ms=(MINUTE,), data={"room": "5"})).created
+    assert scene.reminders.add(replace(REVIEW, leads_ms=(MINUTE,), data={"room": "5"})).created
     scene.app.tasks.replay(QUEUE, dead.id)
     scene.run()
     assert scene.post.sent[-1].text == LONG + " 4\n"
@@ -152,7 +154,7 @@ def test_a_reminder_is_shown_and_previewed_with_its_content(scene: Scene) -> Non
 
 def test_credentials_in_a_content_are_sealed_shown_to_nobody_and_sent(clock: HandClock) -> None:
     store, post = Ledger(clock), Post()
-    secret = REVIEW._replace(message=LONG + " {{ data.token }}", data={"token": "hidden-9f2e"})
+    secret = replace(REVIEW, message=LONG + " {{ data.token }}", data={"token": "hidden-9f2e"})
     with wired_with(Settings(), store=store, wrapping=LOCAL_KEY, senders={Channel.EMAIL: post}) as app:
         scene = Scene(app, store, clock, post)
         scene.reminders.add(secret)
@@ -184,7 +186,7 @@ def test_a_quota_of_as_many_tasks_as_messages_holds_them(store: EmbeddedLedger) 
 def test_a_reminder_that_waits_for_its_quota_is_added_after_that_wait(clock: HandClock, store: EmbeddedLedger) -> None:
     with wired_with(Settings(), store=store) as app:
         store.configure(QUEUE, {"tenant_adds_per_minute": MESSAGES})
-        assert app.one_off_reminders.add(REVIEW._replace(id="other"), "acme").created
+        assert app.one_off_reminders.add(replace(REVIEW, id="other"), "acme").created
         with pytest.raises(QuotaExceeded) as rejected:
             app.one_off_reminders.add(REVIEW, "acme")
         clock.advance(rejected.value.wait_ms)
@@ -193,11 +195,11 @@ def test_a_reminder_that_waits_for_its_quota_is_added_after_that_wait(clock: Han
 
 TOO_MUCH = "x" * (MAX_BYTES // MESSAGES)
 LARGE = {
-    "subject": REVIEW._replace(subject=TOO_MUCH),
-    "message": REVIEW._replace(message=TOO_MUCH),
-    "html": REVIEW._replace(html=TOO_MUCH),
-    "data": REVIEW._replace(data={"text": TOO_MUCH}),
-    "recipients": REVIEW._replace(recipients=tuple(replace(one, name=TOO_MUCH) for one in PEOPLE)),
+    "subject": replace(REVIEW, subject=TOO_MUCH),
+    "message": replace(REVIEW, message=TOO_MUCH),
+    "html": replace(REVIEW, html=TOO_MUCH),
+    "data": replace(REVIEW, data={"text": TOO_MUCH}),
+    "recipients": replace(REVIEW, recipients=tuple(replace(one, name=TOO_MUCH) for one in PEOPLE)),
 }
 
 

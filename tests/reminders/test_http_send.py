@@ -45,7 +45,7 @@ def test_a_lease_that_is_lost_sends_nothing(case: str, outbox: Outbox) -> None:
 def leased(store: EmbeddedLedger, channel: Channel = Channel.EMAIL) -> Task:
     """The saved event's task, as the ledger leases it."""
     to = Recipient("Ada", channel, ADDRESSES[channel])
-    PROCESS.app().reminders.add(Reminder("standup", "Stand-up", START + 300_000, (300_000,), (to,), "Room 4"))
+    PROCESS.app().reminders.add(Reminder("standup", "Stand-up", (300_000,), (to,), "Room 4", starts_at=START + 300_000))
     [task] = store.claim(SHARD, 10, lease_ms=60_000).tasks
     return task
 

@@ -1,6 +1,7 @@
 """The verbs on reminders: one group of tasks, added, moved and cancelled together."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,9 @@ MINUTE = 60_000
 HOUR = 60 * MINUTE
 ADA = Recipient("Ada", Channel.EMAIL, "ada@example.com")
 GRACE = Recipient("Grace", Channel.EMAIL, "grace@example.com", "Europe/Vienna")
-STANDUP = Reminder("standup", "Stand-up", START + HOUR, (5 * MINUTE, MINUTE), (ADA, GRACE), "Room 4", "", {"room": 4})
+STANDUP = Reminder(
+    "standup", "Stand-up", (5 * MINUTE, MINUTE), (ADA, GRACE), "Room 4", "", {"room": 4}, starts_at=START + HOUR
+)
 IDS = ["standup:300:0", "standup:300:1", "standup:60:0", "standup:60:1"]
 
 
@@ -90,19 +93,19 @@ def test_there_is_one_task_for_each_lead_time_and_recipient(reminders: OneOffRem
 
 
 def test_a_lead_time_that_has_passed_is_due_at_once(reminders: OneOffReminders) -> None:
-    made = reminders.add(STANDUP._replace(leads_ms=(2 * HOUR, MINUTE), recipients=(ADA,)))
+    made = reminders.add(replace(STANDUP, leads_ms=(2 * HOUR, MINUTE), recipients=(ADA,)))
     assert made.tasks == [DueTask("standup:7200:0", START), DueTask("standup:60:0", START + 59 * MINUTE)]
 
 
 def test_a_lead_of_part_of_a_second_has_an_id_of_its_own(reminders: OneOffReminders) -> None:
-    made = reminders.add(STANDUP._replace(leads_ms=(1_000, 1_500), recipients=(ADA,)))
+    made = reminders.add(replace(STANDUP, leads_ms=(1_000, 1_500), recipients=(ADA,)))
     assert [task.id for task in made.tasks] == ["standup:1:0", "standup:1500ms:0"]
 
 
 def test_a_start_that_has_passed_is_refused(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
     reminders.add(STANDUP)
     for refused in (
-        lambda: reminders.add(STANDUP._replace(id="b", starts_at=START)),
+        lambda: reminders.add(replace(STANDUP, id="b", starts_at=START)),
         lambda: move_to(reminders, START),
     ):
         with pytest.raises(errors.InvalidInput) as caught:
@@ -124,7 +127,7 @@ def test_the_same_reminder_again_is_kept(reminders: OneOffReminders, store: Embe
 
 
 def test_the_same_reminder_again_sends_nothing_twice(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
-    past = STANDUP._replace(leads_ms=(2 * HOUR,))
+    past = replace(STANDUP, leads_ms=(2 * HOUR,))
     reminders.add(past)
     assert len(send(store)) == 2
     assert not reminders.add(past).created
@@ -148,7 +151,7 @@ def test_another_reminder_under_a_live_ones_id_is_refused(
     reminders.add(STANDUP)
     before = store.group(QUEUE, "standup")
     with pytest.raises(errors.TaskScheduled):
-        reminders.add(STANDUP._replace(**change))
+        reminders.add(replace(STANDUP, **change))
     assert store.group(QUEUE, "standup") == before
 
 
@@ -168,7 +171,7 @@ class Overtaken(EmbeddedLedger):
 
 def test_of_two_reminders_that_come_at_once_one_stands_whole(clock: HandClock) -> None:
     store = Overtaken(clock)
-    store.other = STANDUP._replace(leads_ms=(MINUTE,))
+    store.other = replace(STANDUP, leads_ms=(MINUTE,))
     with pytest.raises(errors.TaskScheduled):
         OneOffReminders(store, plainly, anywhere, seals_of(store), anyone).add(STANDUP)
     assert [task.id for task in store.group(QUEUE, "standup")] == ["standup:60:0", "standup:60:1"]
@@ -176,7 +179,7 @@ def test_of_two_reminders_that_come_at_once_one_stands_whole(clock: HandClock) -
 
 def test_the_same_reminder_twice_at_once_is_sent_once(clock: HandClock) -> None:
     store = Overtaken(clock)
-    store.other = STANDUP._replace(leads_ms=(2 * HOUR,))  # due, and sent, before the second adds
+    store.other = replace(STANDUP, leads_ms=(2 * HOUR,))  # due, and sent, before the second adds
     assert not OneOffReminders(store, plainly, anywhere, seals_of(store), anyone).add(store.other).created
     assert send(store) == []
 
@@ -184,19 +187,19 @@ def test_the_same_reminder_twice_at_once_is_sent_once(clock: HandClock) -> None:
 def test_what_cannot_be_written_is_refused_and_nothing_added(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
     for refused in (reminders.add, reminders.preview):
         with pytest.raises(errors.InvalidInput, match="message: line 1"):
-            refused(STANDUP._replace(message="broken"))
+            refused(replace(STANDUP, message="broken"))
     assert store.shards() == []
 
 
 def test_a_preview_shows_each_message_and_sends_none(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
-    shown = reminders.preview(STANDUP._replace(html="<p>"))
-    assert [DueTask(each.id, each.due_at) for each in shown] == reminders.add(STANDUP._replace(html="<p>")).tasks
+    shown = reminders.preview(replace(STANDUP, html="<p>"))
+    assert [DueTask(each.id, each.due_at) for each in shown] == reminders.add(replace(STANDUP, html="<p>")).tasks
     assert shown[1] == Shown(IDS[1], START + 55 * MINUTE, 5 * MINUTE, GRACE, "Stand-up", "Room 4", "<p>")
     reminders.cancel("standup")
     reminders.preview(STANDUP)
     assert claim(store) == []
     with pytest.raises(errors.InvalidInput, match="starts_at"):
-        reminders.preview(STANDUP._replace(starts_at=START))
+        reminders.preview(replace(STANDUP, starts_at=START))
 
 
 def test_a_preview_of_what_stands_shows_it_for_its_start_of_now(store: EmbeddedLedger) -> None:
@@ -353,7 +356,7 @@ def test_a_reminder_with_nothing_pending_says_why_it_cannot_be_changed(
     send(store)
     with pytest.raises(errors.TaskDone):
         reminders.cancel("standup")
-    reminders.add(STANDUP._replace(id="retro"))
+    reminders.add(replace(STANDUP, id="retro"))
     reminders.cancel("retro")
     for refused in (lambda: reminders.cancel("retro"), lambda: reminders.move("retro", START + 2 * HOUR)):
         with pytest.raises(errors.TaskCancelled):
@@ -416,7 +419,7 @@ def test_of_many_shards_a_reminder_is_in_one_and_each_verb_is_told_which(clock: 
 
 def test_each_tenant_has_reminders_of_its_own(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
     reminders.add(STANDUP)
-    assert reminders.add(STANDUP._replace(subject="Retro"), "acme").created
+    assert reminders.add(replace(STANDUP, subject="Retro"), "acme").created
     assert {each.subject for each in reminders.preview_standing("standup", "acme")} == {"Retro"}
     reminders.move("standup", START + 2 * HOUR, "acme")
     assert (reminders.get("standup").starts_at, reminders.get("standup", "acme").starts_at) == (
@@ -436,8 +439,8 @@ def test_messages_over_10_mb_in_all_are_rejected_for_they_are_one_step(
         addresses = (f"https://example.com/{n:04}/".ljust(length, "x") for n in range(1_000))
         return tuple(Recipient(f"R{n}", Channel.WEBHOOK, address) for n, address in enumerate(addresses))
 
-    reminder = STANDUP._replace(leads_ms=(MINUTE,))
+    reminder = replace(STANDUP, leads_ms=(MINUTE,))
     with pytest.raises(errors.InvalidInput, match=r"recipients: 10,.* bytes in each of 1,000 messages"):
-        reminders.add(reminder._replace(recipients=crowd(10_000)))
+        reminders.add(replace(reminder, recipients=crowd(10_000)))
     assert store.shards() == []
-    assert reminders.add(reminder._replace(recipients=crowd(9_500))).created
+    assert reminders.add(replace(reminder, recipients=crowd(9_500))).created

@@ -9,6 +9,7 @@ from duecourse import errors
 from duecourse.base.json_text import dump_json
 from duecourse.base.times import DAY_MS, parse_instant
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.operations import KeyedTry
 from duecourse.ledger.reminder import (
     AHEAD_MS,
     QUEUE,
@@ -41,9 +42,7 @@ SHARD = Shard(QUEUE)
 FIRST = parse_instant("2026-10-06T07:00:00Z")  # a Tuesday, 09:00 in Vienna
 ADA = Recipient("Ada", Channel.EMAIL, "ada@example.com", "")
 RULE = Rule(RRule("FREQ=WEEKLY"), FIRST, "Europe/Vienna")
-WEEKLY = Series(
-    "weekly", RULE, "Weekly", (DAY_MS, 5 * MINUTE), (ADA,), "Room 4", "", {}, fields=("recipients.0.email",)
-)
+WEEKLY = Series("weekly", "Weekly", (DAY_MS, 5 * MINUTE), (ADA,), "Room 4", "", {}, ("recipients.0.email",), rule=RULE)
 
 
 class Scene:
@@ -140,14 +139,14 @@ def test_the_same_series_again_changes_nothing_and_another_is_a_conflict(scene: 
     scene.verbs.add(WEEKLY)
     scene.clock.advance(MINUTE)
     assert not scene.verbs.add(WEEKLY).created
-    one = Reminder("weekly", "Weekly", FIRST, (MINUTE,), (ADA,))
-    for other in (replace(WEEKLY, subject="Another"), one, one._replace(id=occurrence_id("weekly", FIRST))):
+    one = Reminder("weekly", "Weekly", (MINUTE,), (ADA,), starts_at=FIRST)
+    for other in (replace(WEEKLY, subject="Another"), one, replace(one, id=occurrence_id("weekly", FIRST))):
         with pytest.raises(errors.ScheduleExists):
             scene.verbs.add(other)
 
 
 def test_a_reminder_of_one_start_keeps_its_id(scene: Scene) -> None:
-    one = Reminder("weekly", "Weekly", FIRST, (MINUTE,), (replace(ADA, time_zone="UTC"),))
+    one = Reminder("weekly", "Weekly", (MINUTE,), (replace(ADA, time_zone="UTC"),), starts_at=FIRST)
     scene.verbs.add(one)
     with pytest.raises(errors.TaskScheduled):
         scene.verbs.add(WEEKLY)
@@ -376,7 +375,7 @@ def test_a_named_credential_is_kept_by_its_name(scene: Scene) -> None:
 
 
 def test_a_reminder_of_one_start_has_no_fields_of_a_series(scene: Scene) -> None:
-    one = Reminder("once", "Once", FIRST, (MINUTE,), (replace(ADA, time_zone="UTC"),))
+    one = Reminder("once", "Once", (MINUTE,), (replace(ADA, time_zone="UTC"),), starts_at=FIRST)
     scene.verbs.add(one)
     with pytest.raises(errors.InvalidInput) as caught:
         scene.verbs.change("once", SeriesChange({"subject": "Other"}, ("subject",)))
@@ -388,6 +387,21 @@ def test_a_reminder_of_one_start_has_no_fields_of_a_series(scene: Scene) -> None
         scene.verbs.change("nobody", SeriesChange({"subject": "Other"}, ("subject",)))
     moved = scene.verbs.change("once", SeriesChange({"rule": {"starts_at": FIRST + 1}}, ("starts_at",)))
     assert moved.starts_at == FIRST + 1
+
+
+def test_a_repeat_moves_no_occurrence_that_took_the_place_of_a_one_off_reminder(scene: Scene) -> None:
+    id, notes = occurrence_id("weekly", FIRST), list[bytes]()
+    later = SeriesChange({"rule": {"starts_at": FIRST + MINUTE}}, ("starts_at",))
+    scene.verbs.add(Reminder(id, "Once", (MINUTE,), (replace(ADA, time_zone="UTC"),), starts_at=FIRST))
+    with pytest.raises(errors.KeyInUse):  # the first try ends here, before it has changed anything
+        scene.verbs.with_source("http", KeyedTry("a", keep=lambda note: bool(notes.append(note)))).change(id, later)
+    scene.verbs.cancel(id)
+    scene.verbs.add(WEEKLY)
+    scene.at(FIRST - DAY_MS)
+    before = scene.pending(FIRST)
+    with pytest.raises(errors.ChangedSince):
+        scene.verbs.with_source("http", KeyedTry("a", note=notes[0])).change(id, later)
+    assert scene.pending(FIRST) == before != {}
 
 
 def test_a_damaged_task_of_an_occurrence_is_dropped(scene: Scene) -> None:

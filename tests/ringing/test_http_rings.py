@@ -79,7 +79,7 @@ def test_only_the_shards_that_rang_are_drained(app: App, store: EmbeddedLedger, 
         Recipient("Ada", Channel.EMAIL, "ada@example.com"),
         Recipient("Grace", Channel.EMAIL, "grace@example.com"),
     )
-    app.one_off_reminders.add(Reminder("standup", "Stand-up", START + 60_000, (90_000,), people))
+    app.one_off_reminders.add(Reminder("standup", "Stand-up", (90_000,), people, starts_at=START + 60_000))
     add(store, "later", kind="webhook", delay_ms=7_000)
     quiet = NOTHING | {"bell_at": START + 7_000}
     assert invoke("on_expired", saved("on_expired/one_bell")) == quiet

@@ -62,7 +62,7 @@ def test_a_tick_does_what_the_rings_missed(
     case: str, app: App, store: EmbeddedLedger, clock: HandClock, outbox: Outbox
 ) -> None:
     people = (Recipient("Ada", Channel.EMAIL, "ada@example.com"),)
-    app.one_off_reminders.add(Reminder("standup", "Stand-up", START + 60_000, (40_000,), people))
+    app.one_off_reminders.add(Reminder("standup", "Stand-up", (40_000,), people, starts_at=START + 60_000))
     clock.advance(25_000)
     counts = {"shards": 1, "claimed": 1, "done": 1, "oldest_overdue_ms": 5_000}
     assert invoke("poll_tick", saved(f"poll_tick/{case}")) == NOTHING | counts

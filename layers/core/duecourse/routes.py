@@ -10,8 +10,9 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestUnsupp
 from duecourse.api import problems, router
 from duecourse.api.fields import field_errors
 from duecourse.api.gateways import read_request
+from duecourse.api.idempotency import idempotent
 from duecourse.api.request import MAX_BODY_BYTES, Request, current_request, parse_body, serving_request
-from duecourse.api.router import Api, check, idempotent, problem_response
+from duecourse.api.router import Api, check, problem_response
 from duecourse.app import App
 from duecourse.base.json_text import Json
 from duecourse.errors import DuecourseError, InvalidInput
@@ -67,7 +68,8 @@ def serve(app: App, event: Json, context: Any, source: str = "") -> dict[str, An
     asked = read_request(event, app.settings.base_path)
     api.include(asked.event["rawPath"].lstrip("/").partition("/")[0])
     with serving_request(Request(app, asked.event, context.get_remaining_time_in_millis, source)) as request:
-        # Next: `check` and `idempotent` (api/router.py), then the route's function (`add_task` in tasks/routes.py …).
+        # Next: `check` (api/router.py), `idempotent` (api/idempotency.py), then the route's function, such as
+        # `add_task` in tasks/routes.py.
         answer = api.resolve(request.router_event(), context)
     return asked.answer(_headers_of(answer) if request.is_head else answer)
 

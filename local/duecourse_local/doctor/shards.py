@@ -9,7 +9,7 @@ from duecourse.base.batches import batched
 from duecourse.base.times import counted, span
 from duecourse.ledger import keys as settings
 from duecourse.ledger.keys import Keys, bell_time, keys_of
-from duecourse.ledger.layout import VERSION
+from duecourse.ledger.layout import VERSION, way_out
 from duecourse.ledger.maintenance import SUCCESSOR, Scan, ScannedTask
 from duecourse.ledger.record import UNREADABLE, unpack
 from duecourse.ledger.schedule import NEVER
@@ -208,7 +208,8 @@ class ShardExam:
         version = meta.get("layout", "none" if "fence" in meta else str(VERSION))
         if version != str(VERSION):
             text = f"records are of version {version}, and this release reads {VERSION}: nothing here runs"
-            yield Finding(Level.FAULT, "version of records", text, "export with the release that wrote it, import here")
+            fix = way_out(int(version) if version.isdecimal() else 0)
+            yield Finding(Level.FAULT, "version of records", text, fix)
 
     def _work(self, meta: dict[str, str]) -> Iterator[Finding]:
         if meta.get("paused"):

@@ -6,9 +6,9 @@ answers (`Response[None]` is 204), `@rejects(…)` the errors of state, `@needs(
 A route without `@rejects` is described as having all errors; `@rejects()` has none. A route without `@needs` needs an
 operator.
 
-A changing request with an Idempotency-Key is answered once (`idempotent`). After a crash its route runs again. Then
-`current_request().new_id` gives the same ids, and a verb knows its own work by `current_request().keyed`. A POST that
-changes nothing belongs to READING of `api/request.py`.
+A changing request with an Idempotency-Key is answered once (`api/idempotency.py`). After a crash its route runs again.
+Then `current_request().new_id` gives the same ids, and a verb knows its own work by `current_request().keyed`. A POST
+that changes nothing belongs to READING of `api/request.py`.
 
 Then its row in `tests/support/routes_and_roles.py`, its path in `template.yaml` (DefinitionBody) and in
 `tests/template/test_policies.py`, and saved events good and bad (`tests/api/test_http_saved_requests.py`). The same
@@ -18,20 +18,17 @@ and run `make reference`.
 
 import base64
 import json
-import logging
 import re
-import secrets
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, ApiGatewayResolver, Response
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.api_gateway import Route
 from aws_lambda_powertools.event_handler.content_types import APPLICATION_JSON
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
@@ -53,19 +50,10 @@ from duecourse.errors import (
     DuecourseError,
     FieldError,
     InvalidInput,
-    KeyInUse,
-    KeyReused,
-    QuotaExceeded,
-    StoreMisused,
     StoreUnavailable,
     bounded,
 )
-from duecourse.ledger.operations import KeyedRequest, KeyedTry, RequestState
-from duecourse.ledger.queue import quotas_of
 from duecourse.ledger.task import DEFAULT_QUEUE
-
-if TYPE_CHECKING:
-    from duecourse.ledger.store.records import IdempotencyStore
 
 # Shared parts of routes: the fields for an id and a queue, their errors, and answers other than a plain 200.
 
@@ -128,97 +116,6 @@ def problem_response(problem: Problem) -> Response[Any]:
 def count_added(tasks: int) -> None:
     """Count tasks taken."""
     measure(AddedLine(Added=tasks))
-
-
-# Idempotency-Key (draft-ietf-httpapi-idempotency-key-header): a request sent twice is done once, answered the same.
-
-log = logging.getLogger("duecourse.requests")
-
-GRACE_MS = 1_000
-"""Time after the end of its function after which an unfinished request may be begun again."""
-BYTES_QUOTA = "tenant_max_bytes"
-"""Quota of a deployment that bounds the answers of each tenant, too."""
-
-
-def idempotent(api: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """Middleware: do a changing request with a key once; pass any other request on."""
-    asked = current_request()
-    key = asked.key()
-    if key is None:
-        return next_middleware(api)
-
-    def do(this: KeyedTry) -> bytes:
-        asked.keyed = this
-        return _pack(next_middleware(api))
-
-    quota = quotas_of(asked.app.settings.tenant_quotas, asked.tenant).tenant_max_bytes or 0
-    sent = KeyedRequest(asked.tenant, key, asked.fingerprint(), quota)
-    lock_ms = api.lambda_context.get_remaining_time_in_millis() + GRACE_MS
-    return _unpack(_answer_once(asked.app.store.idempotency(), sent, lock_ms, do))
-
-
-def _answer_once(store: "IdempotencyStore", sent: KeyedRequest, lock_ms: int, do: Callable[[KeyedTry], bytes]) -> bytes:
-    """Answer of `do`, or the stored answer if this request was sent before.
-
-    `do` has `lock_ms`. Raises what `do` raises, and KeyReused, KeyInUse, StoreUnavailable; and QuotaExceeded for a
-    new request whose tenant has used up what it may have kept. A request that InvalidInput or QuotaExceeded rejects
-    at its first try was never begun: the key is free again.
-    """
-    owner = secrets.token_bytes(8)
-    claimed = store.begin(sent, owner, lock_ms)
-    if claimed.state is RequestState.OTHER:
-        raise KeyReused
-    if claimed.state is RequestState.UNDER_WAY:
-        raise KeyInUse(claimed.left_ms)
-    if claimed.state is RequestState.OVER:
-        raise QuotaExceeded(BYTES_QUOTA, claimed.left_ms)
-    if claimed.state is RequestState.ENDED:
-        return claimed.answer
-    since = claimed.begun_at + 1 if claimed.state is RequestState.AGAIN else 0
-    # With the begin, for the same request a day later, when its key is free again, is another one.
-    seed = f"{sent.tenant}\0{sent.key}\0{sent.fingerprint.hex()}\0{claimed.begun_at}"
-    this = KeyedTry(seed, since, claimed.note, lambda note: store.note(sent, owner, note))
-    try:
-        packed = do(this)
-    except (InvalidInput, QuotaExceeded):
-        # An earlier try may have done it, before a time passed or a quota was full: that must stay known.
-        is_new = claimed.state is RequestState.FRESH
-        _end(lambda: (store.forget if is_new else store.release)(sent, owner))
-        raise
-    except BaseException as error:
-        rejection = _saved(error)
-        if rejection is None:
-            _end(lambda: store.release(sent, owner))
-        else:
-            _end(lambda: store.end(sent, owner, rejection))
-        raise
-    _end(lambda: store.end(sent, owner, packed))
-    return packed
-
-
-def _end(end: Callable[[], bool]) -> None:
-    try:
-        if not end():
-            log.warning("a request outlived its time limit, and another request has taken its Idempotency-Key")
-    except (StoreUnavailable, StoreMisused):  # the request is done all the same; its key is free when its time is over
-        log.warning("the answer to a request with an Idempotency-Key could not be stored", exc_info=True)
-
-
-def _saved(error: BaseException) -> bytes | None:
-    """Answer to store for an error; None for a fault, after which the same request may be tried again."""
-    problem = problems.problem_of(error) if isinstance(error, Exception) else None
-    return _pack(problem_response(problem)) if problem and problem.status < 500 else None
-
-
-def _pack(response: Response[Any]) -> bytes:
-    body = response.body
-    text = body if body is None or isinstance(body, str) else json.dumps(body, separators=(",", ":"))
-    return zlib.compress(json.dumps([response.status_code, response.headers, text]).encode())
-
-
-def _unpack(answer: bytes) -> Response[Any]:
-    status, headers, text = json.loads(zlib.decompress(answer))
-    return Response(status, None, text, headers)
 
 
 SIGNING = re.compile("x-amz-", re.IGNORECASE)

@@ -10,9 +10,10 @@ which stays last. A length or number of REST belongs to `notification` of `endin
 A number of FRONT belongs to `choice.lua`, `begin.lua` and `modules/layout.lua` too, which spell its beginning.
 
 Then raise VERSION. From then on this release rejects shards, folders and exports of the version before. So write a
-conversion of its exports in `backup/` of `local/duecourse_local`, as `format.py` takes VERSION alone. Its test reads an
-export that the release before wrote, kept in `tests/local/fixtures/exports`. `tests/whole/test_mixed_releases.py`
-needs a wheel of the new version in `tests/fixtures`. CHANGELOG.md names that version.
+conversion of its exports in `backup/` of `local/duecourse_local`, as `format.py` takes VERSION alone, and name that way
+in EARLIER. Its test reads an export that the release before wrote, kept in `tests/local/fixtures/exports`.
+`tests/whole/test_mixed_releases.py` needs a wheel of the new version in `tests/fixtures`. CHANGELOG.md names that
+version.
 
 A record, big-endian, lengths in bytes. The front is what state changes rewrite; the rest is set by an add. All that
 has a length of its own comes after all lengths, so that one look at a fixed place finds each.
@@ -52,6 +53,10 @@ from typing import TypeAlias
 
 VERSION = 5
 """Version of the records that are read and written. 0.1.0 had 4."""
+EARLIER = "upgrade it once with commit 9d900a4, as docs/how-to/deploy.md says"
+"""Way out of an earlier version: no import takes an export of 0.1.0."""
+LATER = "use the release that wrote it, or a later one"
+"""Way out of a later version, whose exports no import takes either."""
 
 Field: TypeAlias = "int | bytes | Part"
 PYTHON = {1: "B", 2: "H", 4: "I", 6: "HI"}
@@ -148,6 +153,11 @@ ACTIONS = {
 """Action of a caller, in the log."""
 
 
+def way_out(version: int) -> str:
+    """The way out of another version."""
+    return LATER if version > VERSION else EARLIER
+
+
 def constants() -> dict[str, str]:
     """Literals of Lua that the scripts call `fields.NAME`: every number and part of this module, and what follows."""
     parts = {name: one for name, one in globals().items() if isinstance(one, Part)}
@@ -164,6 +174,7 @@ def constants() -> dict[str, str]:
         "ENTRY_TIMES": ENTRY.at("times"),
         "ENTRY_LENGTH": ENTRY.at("length"),
         "DUE_AT": FRONT.at("due") + 1,
+        "VERSION": VERSION,
         "SMALLEST": FRONT.size + REST.size + 1,
     }
     numbers |= {name: ord(letter) for name, letter in LETTERS.items()}

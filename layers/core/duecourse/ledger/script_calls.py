@@ -28,6 +28,7 @@ from duecourse.ledger.connect import (
     refresh_slots,
 )
 from duecourse.ledger.keys import FIXED, Keys
+from duecourse.ledger.layout import EARLIER, LATER
 from duecourse.ledger.script_codec import Argument
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ READS = frozenset({"coming", "outlook", "own", "page", "schedules", "show", "sta
 ONCE = frozenset({"bulk", "cancel", "claim", "replay", "unschedule"})
 """Verbs that are not sent again after a lost reply: run twice, they would lease or report something else. What a lost
 claim leased is found by its nonces (regain.lua)."""
-NOT_UNIQUE, UNREGISTERED, OVERRIDDEN, RESHARDED, OTHER_VERSION = -7, -8, -9, -10, -20
+NOT_UNIQUE, UNREGISTERED, OVERRIDDEN, RESHARDED, EARLIER_VERSION, LATER_VERSION = -7, -8, -9, -10, -20, -21
 
 CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY|LATE) ")
 """Code of an error that has no type of its own: inside a script, up to 6.2, and LATE, which is of values.lua."""
@@ -219,8 +220,10 @@ def _is(error: Exception, kind: type[Exception], code: str) -> bool:
 
 def check_version(answer: T) -> T:
     """The answer of a script. Raises OtherVersion where its ledger's records are of another version."""
-    if answer == OTHER_VERSION:
-        raise OtherVersion
+    if answer == EARLIER_VERSION:
+        raise OtherVersion(f"The ledger is of an earlier version: {EARLIER}")
+    if answer == LATER_VERSION:
+        raise OtherVersion(f"The ledger is of a later version: {LATER}")
     return answer
 
 

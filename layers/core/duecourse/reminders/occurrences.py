@@ -97,7 +97,7 @@ class Occurrences:
         if not leads:
             self.drop(name, tenant)
             return
-        reminder = series.reminder(nominal, nominal)._replace(leads_ms=leads)
+        reminder = replace(series.reminder(nominal, nominal), leads_ms=leads)
         try:
             self._one_offs.add_checked(reminder, tenant)
         except TaskScheduled:

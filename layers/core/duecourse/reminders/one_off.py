@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duecourse.base.json_text import Json, dump_json
 from duecourse.errors import (
@@ -19,7 +19,7 @@ from duecourse.errors import (
     TaskScheduled,
 )
 from duecourse.guard.seals import Seals
-from duecourse.ledger.operations import AddReply, KeyedTry, Move, Reply, UniqueCondition, Version
+from duecourse.ledger.operations import AddReply, KeyedTry, Move, Reply, TaskSnapshot, UniqueCondition, Version
 from duecourse.ledger.reminder import (
     CONTENT,
     KIND,
@@ -199,9 +199,10 @@ class OneOffReminders:
         newest = max(tasks, key=lambda task: (task.status is Status.SCHEDULED, task.generation))
         return ReminderStatus(id, _start(newest), tasks, {field: newest.payload[field] for field in CONTENT})
 
-    def versions(self, id: str, tenant: str = DEFAULT_TENANT) -> dict[str, list[Any]]:
-        """Generation, due time and state of each message, as JSON. Raises TaskNotFound."""
-        return {one.id: [one.generation, one.due_at, one.status] for one in self._group(id, tenant)}
+    def seen(self, id: str, tenant: str = DEFAULT_TENANT) -> dict[str, TaskSnapshot]:
+        """Each message as it is now, by its id. Raises TaskNotFound."""
+        messages = self._group(id, tenant)
+        return {one.id: TaskSnapshot(Version(one.generation, one.due_at), one.status) for one in messages}
 
     def move(
         self,
@@ -211,7 +212,7 @@ class OneOffReminders:
         *,
         checked: bool = False,
         keyed: KeyedTry | None = None,
-        saw: Mapping[str, Sequence[Any]] | None = None,
+        saw: Mapping[str, TaskSnapshot] | None = None,
     ) -> Moved:
         """Give every pending task its time before the new start (epoch ms), in one step.
 
@@ -220,7 +221,7 @@ class OneOffReminders:
         Raises TaskNotFound, TaskCancelled, TaskDead, and InvalidInput where the start has passed, or a message cannot
         be written for it. Raises QuotaExceeded where a quota of the tenant leaves no room for what is sent again.
 
-        A repeat of a request with a key moves nothing twice: `saw` is what `versions` answered its first try. Raises
+        A repeat of a request with a key moves nothing twice: `saw` is what `seen` answered its first try. Raises
         ChangedSince where another change came, and that of the first try is not known.
         """
         now = self._now_before(starts_at)
@@ -249,10 +250,12 @@ class OneOffReminders:
         starts_at: int,
         now: int,
         keyed: KeyedTry | None,
-        saw: Mapping[str, Sequence[Any]] | None,
+        saw: Mapping[str, TaskSnapshot] | None,
     ) -> Move:
         moved = _move(task, starts_at, now)._replace(by=self._by, mark=keyed.mark(task.id) if keyed else b"")
-        return moved if saw is None else moved._replace(seen=Version(*saw.get(task.id, (0, 0))[:2]))
+        if saw is None:
+            return moved
+        return moved._replace(seen=saw[task.id].version if task.id in saw else Version(0, 0))
 
     def cancel(
         self,
@@ -260,19 +263,19 @@ class OneOffReminders:
         *,
         force: bool = False,
         tenant: str = DEFAULT_TENANT,
-        saw: Mapping[str, Sequence[Any]] | None = None,
+        saw: Mapping[str, TaskSnapshot] | None = None,
     ) -> None:
         """Cancel every pending task in one step and delete the dead ones; with `force`, cancel those being sent too.
 
         Raises TaskNotFound, and TaskDone or TaskCancelled where nothing is pending. Raises TaskLeased, with the ids
         being sent, after all the others are cancelled. A message that is cancelled by force may already be out.
 
-        With `saw`, what `versions` answered the first try of a request, nothing is cancelled that was added since.
+        With `saw`, what `seen` answered the first try of a request, nothing is cancelled that was added since.
         """
         newest, was_pending = None, False
         if saw is not None:
-            newest = max(one[0] for one in saw.values())
-            was_pending = any(one[2] in CANCELLABLE for one in saw.values())
+            newest = max(one.version.generation for one in saw.values())
+            was_pending = any(one.status in CANCELLABLE for one in saw.values())
         try:
             tasks = self._in_state(id, CANCELLABLE, tenant)
         except (TaskNotFound, TaskDone, TaskCancelled):

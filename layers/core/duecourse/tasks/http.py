@@ -5,7 +5,7 @@ from base64 import urlsafe_b64decode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, replace
-from typing import Annotated, Any, NotRequired, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +21,6 @@ from typing_extensions import TypedDict
 
 from duecourse.api.derived_models import (
     INSTANT,
-    Derived,
     Form,
     api_fields,
     asked,
@@ -85,8 +84,12 @@ RETRY = tuple(api_fields(RetryPolicy).values())
 
 
 @with_fields(asked(RETRY))
-class Retry(Derived):
+class Retry(Strict):
     """Attempts and backoff of a failing task."""
+
+    if TYPE_CHECKING:
+        backoff: int
+        max_backoff: int
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -134,13 +137,18 @@ FIELDS = [_DESCRIBED[name] for name in dict.fromkeys((*_FIRST, *_DESCRIBED))]
 
 # Other fields: those that NewTask describes (ledger/task.py); `derived_models` adds them.
 @with_fields(asked(FIELDS))
-class AddTask(Derived):
+class AddTask(Strict):
     """Body of `POST /tasks`: the work, its due time and its retries.
 
     Without `due_at` and `delay` the task is due at once.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE], "not": requires("due_at", "delay")})
+
+    if TYPE_CHECKING:
+        due_at: int | None
+        delay: int | None
+        deadline: Deadline | None
 
     id: TaskId = Field(
         default_factory=str,

@@ -17,7 +17,7 @@ from typing import Any
 from duecourse.errors import OtherVersion, StoreInUse, StoreMisused, StoreUnavailable
 from duecourse.ledger.embedded.server import HASH, SET, Keyspace, ValueLocation
 from duecourse.ledger.embedded.server import number as as_number
-from duecourse.ledger.layout import VERSION
+from duecourse.ledger.layout import VERSION, way_out
 
 # Files that a LevelDB folder needs, by its manifest; read without LevelDB, which deletes files when it opens a folder.
 #
@@ -123,6 +123,8 @@ class _Change:
 
 SCHEME = "leveldb://"
 LAYOUT = b"duecourse keyspace %d" % VERSION
+OF_LEDGER = re.compile(rb"duecourse (?:keyspace )?(\d+)")
+"""Layout of a ledger of any version."""
 """Format of the keys and values, with the version of the records among them."""
 LAYOUT_KEY = b"\0layout"
 WITHOUT_WHEELS = (3, 13)
@@ -254,11 +256,12 @@ def _has_layout(folder: Path, database: Any, failed: type[Exception]) -> bool:
         raise _broken(folder, error) from error
     if found == LAYOUT or is_empty:
         return found == LAYOUT
-    if found is None:
+    version = OF_LEDGER.fullmatch(found or b"")
+    if version is None:
         raise _misused(folder, "is another program's LevelDB database: give an empty folder, or a new one")
     raise OtherVersion(
-        f"{SCHEME}{folder} was written as {found.decode(errors='replace')!r}, and this release reads "
-        f"{LAYOUT.decode()!r}: export it with the release that wrote it, and import the export here"
+        f"{SCHEME}{folder} was written as {version[0].decode()!r}, and this release reads "
+        f"{LAYOUT.decode()!r}: {way_out(int(version[1]))}"
     )
 
 

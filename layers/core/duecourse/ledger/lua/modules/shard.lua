@@ -51,8 +51,8 @@
 --         2 the head channel   3 how many shards the queue has
 --         then the verb's own
 -- RETURNS a negative number alone: -8 the shard is not registered, -9 an override where the clock does not travel,
---         -10 the queue has another number of shards, -20 the records are of a version that this code does not know; or
---         the error LATE, where the call is not valid any more
+--         -10 the queue has another number of shards, -20 the records are of an earlier version than this code, -21 of
+--         a later one; or the error LATE, where the call is not valid any more
 --
 -- A module is made once, where the store is in this process, and a verb runs many times: whatever depends on the call
 -- is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this one:
@@ -123,7 +123,7 @@ function shard.begin()
   elseif shard.TRAVEL and clock ~= 'travel' then
     return -9
   elseif version ~= fields.VERSION_TEXT and (version or shard.FENCE > 0) then -- a shard of 0.1.0 names no version
-    return -20
+    return (tonumber(version) or 0) > fields.VERSION and -21 or -20
   end
   shard.NOW = values.now(ARGV[1]) -- once, for it moves while a script runs
   shard.NOW_TEXT = values.text_of(shard.NOW)
