@@ -214,6 +214,8 @@ def release_detail(task: Task, why: str = "") -> str:
 
 
 def _last_run(task: Task) -> Run | None:
+    if not task.log:
+        return None
     runs = (entry for entry in reversed(task.log) if isinstance(entry, Run))
     return next((run for run in runs if run.outcome != Ending.UNDELIVERED), None)
 

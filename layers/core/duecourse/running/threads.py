@@ -100,7 +100,7 @@ FALL = 8
 """Part by which the usual time of a kind's runs goes towards that of the newest."""
 MOST_KINDS = 64
 RESCUE_S = 0.002
-"""Time after which tasks that wait behind one that should have been instant get threads of their own."""
+"""Time after which tasks that wait behind one that should have been instant get twice as many threads."""
 TURN_S = 0.005
 """Time after which a thread that works instant tasks lets other drains have it."""
 SETTLED_TOGETHER = 64
@@ -272,13 +272,13 @@ class WorkBatches:
         return taken
 
     def _cut(self, shard: Shard, tasks: Sequence[Task], each: Mapping[str, int], at_once: int) -> list[WorkBatch]:
-        now = time.monotonic()
+        now, of = time.monotonic(), self._targets.of
         here = [
-            WorkBatch(shard, (task,), now, ahead=place >= at_once)
-            for place, task in enumerate(tasks)
-            if not self._targets.of(task)
+            WorkBatch(shard, (task,), now, "", place >= at_once) for place, task in enumerate(tasks) if not of(task)
         ]
-        elsewhere = [task for task in tasks if self._targets.of(task)]
+        if len(here) == len(tasks):
+            return here
+        elsewhere = [task for task in tasks if of(task)]
         # A function begins its tasks itself, whenever they were handed over.
         ahead = at_once < len(tasks)
         return here + [
@@ -386,7 +386,7 @@ class WorkBatches:
                 self._news.get(timeout=min(left_s, RESCUE_S) if first else left_s)
             except Empty:
                 if first and self._first() is first:
-                    self._call(self._called + len(self._unstarted))
+                    self._call(2 * self._called)
             else:
                 return
 

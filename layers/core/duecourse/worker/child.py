@@ -49,6 +49,7 @@ STATE = 1
 HEADER = 4
 SEPARATOR = "\n"
 """It stands between the names of a task: none has it in it."""
+WAITING = bytes([LeaseState.WAITS])
 
 
 class Board:
@@ -91,10 +92,9 @@ class Board:
             with suppress(IndexError):  # no room
                 at = self._free.popleft() * SLOT + HEADER
                 text = SEPARATOR.join((task.queue, task.id, task.tenant, task.group, task.token)).encode()
-                begin = at + LENGTH + STATE
-                self._memory[begin - STATE] = LeaseState.WAITS
-                self._memory[begin : begin + len(text)] = text
-                self._memory[at : at + LENGTH] = len(text).to_bytes(LENGTH)  # last: until then nothing is shown
+                begin = at + LENGTH
+                self._memory[begin : begin + STATE + len(text)] = WAITING + text
+                self._memory[at:begin] = len(text).to_bytes(LENGTH)  # last: until then nothing is shown
                 self._places[task.token] = at
 
     def drop(self, tokens: Iterable[str]) -> None:
