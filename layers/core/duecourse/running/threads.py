@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ from duecourse.running.targets import Targets
 # Threads on which tasks run. They live as long as the process, so that a warm drain starts none.
 
 Work = Callable[[], None]
+GRANTED = nullcontext(enter_result=True)
 KEPT_FREE = 4
 """One thread in so many is kept free of any one tenant's tasks, and at least one where there are two."""
 
@@ -41,9 +42,12 @@ class Threads:
                 self._start_one()
         self._inbox.put(work)
 
-    @contextmanager
-    def held_by(self, tenant: str) -> Iterator[bool]:
+    def held_by(self, tenant: str) -> AbstractContextManager[bool]:
         """Count the thread that runs this as the tenant's; False where its tasks hold as many as they may."""
+        return GRANTED if tenant == DEFAULT_TENANT else self._held_by(tenant)
+
+    @contextmanager
+    def _held_by(self, tenant: str) -> Iterator[bool]:
         with self._counting:
             self._held[tenant] += 1
             granted = self._held[tenant] <= self._most
@@ -292,7 +296,7 @@ class WorkBatches:
         unsaid = 0
         while batch := self._next(turn_ends_at):
             is_instant = self._is_instant(batch)
-            if unsaid and not is_instant:
+            if unsaid and not (is_instant and self._unstarted):
                 self.wake()  # what has ended does not wait for this one
                 unsaid = 0
             began_at = time.monotonic()
@@ -354,8 +358,6 @@ class WorkBatches:
         return [release(task) if has_lapsed else self._run(task)]
 
     def _run(self, task: Task) -> Settlement:
-        if task.tenant == DEFAULT_TENANT:
-            return self._runner.run(task)
         with self._threads.held_by(task.tenant) as granted:
             return self._runner.run(task) if granted else self._runner.later(task, HELD)
 
@@ -387,6 +389,8 @@ class WorkBatches:
             except Empty:
                 if first and self._first() is first:
                     self._call(2 * self._called)
+                if self._outbox:
+                    return
             else:
                 return
 
