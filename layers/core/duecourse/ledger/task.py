@@ -432,6 +432,12 @@ class Task(Generic[Payload]):
     def __repr__(self) -> str:
         return brief(self, "id", "kind", "queue", "status", "due_at", "attempt", "error")
 
+    def under(self, left_ms: Callable[[], float], signal: Lost) -> Self:
+        """This task, with the time left and the signal of its lease set in place: a copy would be a tenth of a run."""
+        object.__setattr__(self, "left_ms", left_ms)
+        object.__setattr__(self, "signal", signal)
+        return self
+
     def is_of(self, mark: bytes) -> bool:
         """True if the request with this mark (6 bytes, or the first 6 of more) added the task."""
         return bool(self.mark) and mark.startswith(self.mark)
@@ -604,7 +610,8 @@ class Settlement(NamedTuple):
         # A lease that is given back began no run; a function counts the begin of a task that was handed over.
         if self.ending is Ending.RELEASE or task.target:
             return self
-        return self._replace(late_ms=max(0, task.claimed_at - task.due_at + waited_ms), waited_ms=waited_ms)
+        # `_replace` takes three times as long, of each run.
+        return type(self)(*self[:-2], max(0, task.claimed_at - task.due_at + waited_ms), waited_ms)
 
     @classmethod
     def of(cls, task: Task, ending: Ending, **rest: Any) -> Self:
