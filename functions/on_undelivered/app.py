@@ -38,7 +38,7 @@ def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, Any]:
 def _settled(app: App, failure: Failure, tries: Iterator[bool]) -> dict[str, int]:
     while True:
         try:
-            return settle_failure(app.store, failure)
+            return settle_failure(app.ledger, failure)
         except StoreUnavailable:
             if not next(tries, False):
                 raise

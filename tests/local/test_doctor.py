@@ -40,10 +40,10 @@ def server() -> Iterator[RedisServer]:
     """A server that keeps what it is given, with a ledger that is in use and a tick that has just been."""
     with RedisServer(need(REDIS[-1])) as server, connect(server.url) as client:
         client.config_set("appendonly", "yes")
-        store = Ledger(client)
-        store.add([new("running")])
-        claim(store)
-        store.add([new("later", delay_ms=30 * MINUTES, group="g"), new("large", payload=LARGE, delay_ms=20 * MINUTES)])
+        ledger = Ledger(client)
+        ledger.add([new("running")])
+        claim(ledger)
+        ledger.add([new("later", delay_ms=30 * MINUTES, group="g"), new("large", payload=LARGE, delay_ms=20 * MINUTES)])
         client.hset(rounds_key("duecourse"), "0", now(client))
         yield server
 
@@ -162,10 +162,10 @@ def lose_a_record(client: redis.Redis) -> None:
 
 
 def purge_what_was_put_aside(client: redis.Redis) -> None:
-    store = Ledger(client)
-    store.add([new("aside", kind="ghost")])
-    store.claim(SHARD, 100, lease_ms=LEASE_MS, kinds=["work"])
-    store.bulk("default", Bulk(Act.DELETE, (Status.SCHEDULED,), "ghost", limit=9))
+    ledger = Ledger(client)
+    ledger.add([new("aside", kind="ghost")])
+    ledger.claim(SHARD, 100, lease_ms=LEASE_MS, kinds=["work"])
+    ledger.bulk("default", Bulk(Act.DELETE, (Status.SCHEDULED,), "ghost", limit=9))
 
 
 def damage_a_record(client: redis.Redis) -> None:
@@ -237,8 +237,8 @@ def test_each_planted_fault_is_found(client: redis.Redis, fault: str) -> None:
 
 
 def test_shards_with_other_settings_than_their_queue_are_named(client: redis.Redis) -> None:
-    store = Ledger(client, sharding=Sharding({"wide": 4}))
-    store.configure("wide", {"paused": True, "max_running": 8})
+    ledger = Ledger(client, sharding=Sharding({"wide": 4}))
+    ledger.configure("wide", {"paused": True, "max_running": 8})
     third = keys_of("duecourse", Shard("wide", 2)).meta
     client.hdel(third, "paused")
     client.hset(third, "max_running", 9)
@@ -248,7 +248,7 @@ def test_shards_with_other_settings_than_their_queue_are_named(client: redis.Red
     client.hset(third, "revision", 1)
     [one] = [one for one in found(client) if one.check == "settings"]
     assert one.fix == "nothing to do: the next tick sets them"
-    store.sweep(Shard("wide", 2), retention_ms=1)
+    ledger.sweep(Shard("wide", 2), retention_ms=1)
     assert [one for one in found(client) if one.check == "settings"] == []
 
 
@@ -323,10 +323,10 @@ def test_a_target_that_does_not_exist_and_a_timeout_over_the_lease_are_found() -
 
 
 def test_a_task_that_changes_meanwhile_is_no_fault(client: redis.Redis) -> None:
-    store, until = Ledger(client), time.monotonic() + 2
+    ledger, until = Ledger(client), time.monotonic() + 2
     while time.monotonic() < until:
-        store.add([new(f"x-{n}", payload=LARGE) for n in range(50)])
-        claim(store)
+        ledger.add([new(f"x-{n}", payload=LARGE) for n in range(50)])
+        claim(ledger)
         assert not {"tasks without an entry", "entries without a task", "unreadable task"} & wrong(client).keys()
 
 

@@ -152,7 +152,7 @@ def idempotent(api: ApiGatewayResolver, next_middleware: NextMiddleware) -> Resp
     quota = quotas_of(asked.app.settings.tenant_quotas, asked.tenant).tenant_max_bytes or 0
     sent = KeyedRequest(asked.tenant, key, asked.fingerprint(), quota)
     lock_ms = api.lambda_context.get_remaining_time_in_millis() + GRACE_MS
-    return _unpack(_answer_once(asked.app.store.idempotency(), sent, lock_ms, do))
+    return _unpack(_answer_once(asked.app.ledger.idempotency(), sent, lock_ms, do))
 
 
 def _answer_once(store: "IdempotencyStore", sent: KeyedRequest, lock_ms: int, do: Callable[[KeyedTry], bytes]) -> bytes:
@@ -338,7 +338,7 @@ ANSWERS: dict[int, OpenAPIResponse] = {
 def health() -> Response[Health]:
     """Report whether the service accepts tasks."""
     try:
-        app().store.ping()
+        app().ledger.ping()
     except StoreUnavailable:
         return answer(503, UNAVAILABLE, problems.RETRY_AFTER)
     return answer(200, {"status": "ok", "store": "ok"})

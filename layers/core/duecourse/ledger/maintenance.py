@@ -211,14 +211,14 @@ class Reshard:
     def _pause(self, patience_s: float) -> None:
         until = time.monotonic() + patience_s
         was = Sharding({self.queue: self._was})
-        store = Ledger(self.client, self.namespace, sharding=was, deaths=self.deaths)
+        ledger = Ledger(self.client, self.namespace, sharding=was, deaths=self.deaths)
         while leased := {shard: count for shard in self._shards if (count := self._close_one(shard, ""))}:
             if time.monotonic() >= until:
                 running = sum(leased.values())
                 self._give_up(f"{running} tasks of {self.queue} are leased: let them settle, or give a longer --wait")
             self.report(f"paused; waiting for {sum(leased.values())} leases to end")
             for shard in leased:
-                store.sweep(shard, retention_ms=FOREVER_MS)  # takes back those that have lapsed
+                ledger.sweep(shard, retention_ms=FOREVER_MS)  # takes back those that have lapsed
             time.sleep(LOOK_S)
 
     def _close(self) -> None:

@@ -39,8 +39,8 @@ Ended = Future[None]
 class CompletionWatcher:
     """Futures that are done once their tasks may have ended; the owner looks, and takes another future if not."""
 
-    def __init__(self, store: Callable[[], "Ledger"]) -> None:
-        self._store = store
+    def __init__(self, ledger: Callable[[], "Ledger"]) -> None:
+        self._ledger = ledger
         self._renew()
         _every.add(self)
 
@@ -103,7 +103,7 @@ class CompletionWatcher:
         try:
             while not self._ended():
                 try:
-                    with closing(self._store().endings()) as hearing:
+                    with closing(self._ledger().endings()) as hearing:
                         self._listen(hearing)
                 except StoreMisused as error:
                     self._fail(list(self._waiting), error)
@@ -159,7 +159,7 @@ class CompletionWatcher:
         away: dict[Shard, StoreUnavailable] = {}
         for shard, some in by_shard.items():
             try:
-                found = self._store().await_ends(shard, some, PUBLISHED_MS)
+                found = self._ledger().await_ends(shard, some, PUBLISHED_MS)
             except StoreMisused as error:
                 self._fail(some, error)
                 continue

@@ -147,14 +147,14 @@ class TravelClock:
 class BellSimulator:
     """Rings the bells of a ledger in order: it moves the clock from one bell to the next."""
 
-    def __init__(self, store: EmbeddedLedger, clock: TravelClock) -> None:
-        self._store = store
+    def __init__(self, ledger: EmbeddedLedger, clock: TravelClock) -> None:
+        self._ledger = ledger
         self._clock = clock
         self._rang: list[Shard] = []
-        self._hung = {shard: at for shard in store.shards() if (at := store.bell_at(shard))}
+        self._hung = {shard: at for shard in ledger.shards() if (at := ledger.bell_at(shard))}
         self._fresh = set(self._hung)
         """Shards with a new bell since their last ring."""
-        self.close = store.listen(self._hear)
+        self.close = ledger.listen(self._hear)
         """Ends the listening."""
 
     def next(self, until: int) -> list[Shard]:
@@ -182,5 +182,5 @@ class BellSimulator:
     def _look_again(self) -> None:
         """Let a bell that rang for nothing, or whose tasks have to wait, ring again a second later."""
         for shard in set(self._rang) - self._fresh:
-            if 0 < self._store.bell_at(shard) <= self._clock.now():
+            if 0 < self._ledger.bell_at(shard) <= self._clock.now():
                 self._hung[shard] = self._clock.now() + AGAIN_MS
