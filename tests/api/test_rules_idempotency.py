@@ -15,7 +15,7 @@ SENT = KeyedRequest("-", 'order "42" \\ é', b"f" * 32)
 
 
 def fresh(begun_at: int) -> SavedResponse:
-    return SavedResponse(RequestState.FRESH, begun_at=begun_at)
+    return SavedResponse(RequestState.NEW, begun_at=begun_at)
 
 
 def test_a_request_is_its_beginners_alone_until_it_has_ended(ledger: Ledger, clock: HandClock) -> None:
@@ -124,7 +124,7 @@ def test_old_requests_are_forgotten_in_bounded_steps(ledger: Ledger, clock: Hand
     idempotency.begin(SENT, ONE, LOCK_MS)
     clock.advance(KEPT_MS - 1)
     assert [idempotency.prune() for _ in range(3)] == [PRUNE, 2, 0]
-    assert idempotency.begin(SENT, TWO, LOCK_MS).state is not RequestState.FRESH
+    assert idempotency.begin(SENT, TWO, LOCK_MS).state is not RequestState.NEW
     assert ledger.shards() == []
 
 
@@ -155,7 +155,7 @@ def serve(ledger: Ledger, sent: KeyedRequest, size: int) -> SavedResponse:
     """Begins a request, and ends it with an answer of that size if it may be begun."""
     idempotency = ledger.idempotency()
     begun = idempotency.begin(sent, ONE, LOCK_MS)
-    if begun.state is RequestState.FRESH:
+    if begun.state is RequestState.NEW:
         assert idempotency.end(sent, ONE, b"x" * size)
     return begun
 
@@ -163,25 +163,25 @@ def serve(ledger: Ledger, sent: KeyedRequest, size: int) -> SavedResponse:
 def test_a_tenant_has_as_many_bytes_kept_as_its_quota_and_then_as_many_a_day(ledger: Ledger, clock: HandClock) -> None:
     size = 1_000 - NAME
     states = [serve(ledger, keyed(number), size).state for number in range(11)]
-    assert states == [RequestState.FRESH] * 10 + [RequestState.OVER]
+    assert states == [RequestState.NEW] * 10 + [RequestState.OVER_QUOTA]
     assert serve(ledger, keyed(3), size) == SavedResponse(RequestState.ENDED, b"x" * size), "a repeat is answered"
     over = ledger.idempotency().begin(keyed(10), ONE, LOCK_MS)
-    assert over == SavedResponse(RequestState.OVER, left_ms=-(-KEPT_MS * NAME // 10_000))
+    assert over == SavedResponse(RequestState.OVER_QUOTA, left_ms=-(-KEPT_MS * NAME // 10_000))
     clock.advance(over.left_ms - 1)
-    assert serve(ledger, keyed(10), size).state is RequestState.OVER
+    assert serve(ledger, keyed(10), size).state is RequestState.OVER_QUOTA
     clock.advance(1)
-    assert [serve(ledger, keyed(number), size).state for number in (10, 11)] == [RequestState.FRESH, RequestState.OVER]
-    assert serve(ledger, keyed(12)._replace(tenant="other"), size).state is RequestState.FRESH
-    assert serve(ledger, keyed(12)._replace(max_bytes=0), size).state is RequestState.FRESH
+    assert [serve(ledger, keyed(number), size).state for number in (10, 11)] == [RequestState.NEW, RequestState.OVER_QUOTA]
+    assert serve(ledger, keyed(12)._replace(tenant="other"), size).state is RequestState.NEW
+    assert serve(ledger, keyed(12)._replace(max_bytes=0), size).state is RequestState.NEW
 
 
 def test_small_requests_without_an_answer_count_too_and_forgotten_ones_do_not(ledger: Ledger) -> None:
     idempotency = ledger.idempotency()
     for _ in range(100):
-        assert idempotency.begin(ACME, ONE, LOCK_MS).state is RequestState.FRESH
+        assert idempotency.begin(ACME, ONE, LOCK_MS).state is RequestState.NEW
         assert idempotency.forget(ACME, ONE)
     states = [idempotency.begin(keyed(number), ONE, LOCK_MS).state for number in range(100)]
-    assert states.count(RequestState.FRESH) == 10_000 // NAME
+    assert states.count(RequestState.NEW) == 10_000 // NAME
 
 
 def test_a_lost_reply_counts_once(ledger: Ledger) -> None:
@@ -189,29 +189,29 @@ def test_a_lost_reply_counts_once(ledger: Ledger) -> None:
     for _ in range(3):
         idempotency.begin(keyed(0), ONE, LOCK_MS)
     assert [idempotency.end(keyed(0), ONE, b"x" * 5_000) for _ in range(3)] == [True] * 3
-    assert serve(ledger, keyed(1), 4_000 - NAME).state is RequestState.FRESH
-    assert serve(ledger, keyed(2), 0).state is RequestState.FRESH
+    assert serve(ledger, keyed(1), 4_000 - NAME).state is RequestState.NEW
+    assert serve(ledger, keyed(2), 0).state is RequestState.NEW
 
 
 def test_an_answer_larger_than_the_quota_is_kept_and_its_tenant_waits_no_longer_than_two_days(
     ledger: Ledger, clock: HandClock
 ) -> None:
-    assert serve(ledger, keyed(0), 1_000_000).state is RequestState.FRESH
+    assert serve(ledger, keyed(0), 1_000_000).state is RequestState.NEW
     assert serve(ledger, keyed(0), 0).answer == b"x" * 1_000_000
     assert serve(ledger, keyed(1), 0).left_ms <= 2 * KEPT_MS
     clock.advance(2 * KEPT_MS)
-    assert serve(ledger, keyed(1), 0).state is RequestState.FRESH
+    assert serve(ledger, keyed(1), 0).state is RequestState.NEW
 
 
 def test_a_quota_of_less_than_a_request_lets_one_through_at_a_time(ledger: Ledger) -> None:
     tiny = [keyed(number)._replace(max_bytes=1) for number in range(2)]
-    assert [serve(ledger, one, 0).state for one in tiny] == [RequestState.FRESH, RequestState.OVER]
+    assert [serve(ledger, one, 0).state for one in tiny] == [RequestState.NEW, RequestState.OVER_QUOTA]
 
 
 def test_a_clock_that_is_put_back_stops_no_request(ledger: Ledger, clock: HandClock) -> None:
     serve(ledger, keyed(0), 100_000)
     clock.advance(-KEPT_MS)
-    assert serve(ledger, keyed(1), 0).state is RequestState.FRESH
+    assert serve(ledger, keyed(1), 0).state is RequestState.NEW
 
 
 def test_what_a_tenant_had_kept_leaves_nothing_behind(ledger: Ledger, clock: HandClock) -> None:

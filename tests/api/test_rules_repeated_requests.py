@@ -39,7 +39,7 @@ def test_a_note_is_there_for_every_later_try(ledger: Ledger, clock: HandClock) -
     assert idempotency.end(SENT, ONE, b"answer")
     assert idempotency.begin(SENT, TWO, 1_000).answer == b"answer"
     clock.advance(KEPT_MS)
-    assert idempotency.begin(SENT, TWO, 1_000) == SavedResponse(RequestState.FRESH, begun_at=ledger.now())
+    assert idempotency.begin(SENT, TWO, 1_000) == SavedResponse(RequestState.NEW, begun_at=ledger.now())
 
 
 @pytest.mark.parametrize("state", ["scheduled", "dead"])

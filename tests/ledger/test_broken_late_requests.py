@@ -179,7 +179,7 @@ CASES: dict[str, Case] = {
     "a new schedule": Case("schedule", _puts("first", 1), lambda ledger, _: _puts("new", 2)(ledger)),
     "a changed schedule": Case(
         "schedule", _puts("old", 1),
-        lambda ledger, _: ledger.put_schedule(series("old", payload="2"), begun(), over=kept(ledger, "old")),
+        lambda ledger, _: ledger.put_schedule(series("old", payload="2"), begun(), seen=kept(ledger, "old")),
     ),
     "a deleted schedule": Case(
         "unschedule", _puts("gone", 1), lambda ledger, _: ledger.drop_schedule(SHARD.queue, "gone"),

@@ -11,7 +11,7 @@ from duecourse.errors import StoreMisused, TaskDamaged
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.layout import VERSION
 from duecourse.ledger.operations import Delivery, Move, Reply, Settled
-from duecourse.ledger.record import BEGUN, OVER
+from duecourse.ledger.record import BEGUN, ENDED
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Status, Task
 from tests.support import redis_ledger
@@ -94,12 +94,12 @@ def test_no_verb_touches_a_record_that_cannot_be_read(ledger: Ledger, redis_clie
     ("done", "behind", "letter", "other"),
     [
         *(
-            (done, BEGUN.size + done * OVER.size, b"s", status)
+            (done, BEGUN.size + done * ENDED.size, b"s", status)
             for done in (False, True)
             for status in (b"l", b"d", b"?")
         ),
-        (True, OVER.size, b"L", b"s"),
-        (True, OVER.size, b"L", b"?"),
+        (True, ENDED.size, b"L", b"s"),
+        (True, ENDED.size, b"L", b"?"),
     ],
 )
 def test_a_lease_is_behind_what_is_scheduled_and_a_good_end_behind_a_lease(

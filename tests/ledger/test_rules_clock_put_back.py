@@ -386,7 +386,7 @@ def test_a_retry_of_one_that_is_changed_is_no_part_of_it(ledger: Ledger, clock: 
     one = kept(ledger)
     clock.advance(AHEAD_MS)
     later = replace(one.progress, version=2, nominal=clock.at + MINUTE, next_at=clock.at + MINUTE)
-    ledger.put_schedule(replace(one.schedule, kind="other"), later, over=one)
+    ledger.put_schedule(replace(one.schedule, kind="other"), later, seen=one)
     put_back(ledger, clock)
     fire_all(ledger)
     assert kept(ledger).progress.next_at <= clock.at + MINUTE

@@ -130,7 +130,7 @@ def test_a_change_by_a_caller_ends_the_rest(limited: Ledger, clock: HandClock) -
     clock.advance(SECOND)
     assert fire_due(limited, Firer(limited, Calendar()).fire)
     [one] = [one for n in range(2) if (one := kept(limited, f"s-{n}", "acme")).refused]
-    limited.put_schedule(one.schedule, one.progress, over=one)
+    limited.put_schedule(one.schedule, one.progress, seen=one)
     assert kept(limited, one.schedule.id, "acme").refused == 0
     assert SHARD in limited.shards()
 
@@ -154,7 +154,7 @@ def test_a_tenant_has_as_many_schedules_as_its_quota_and_deleting_one_makes_room
     assert not any(full(ledger, f"s-{n}", "-") for n in range(4)), "who has no tenant has no quota"
     ledger.add([new("a", tenant="acme")])  # tasks are not counted
     one = kept(ledger, "s-0", "acme")
-    assert ledger.put_schedule(one.schedule, one.progress, over=one).put is Put.CHANGED, "a change needs no room"
+    assert ledger.put_schedule(one.schedule, one.progress, seen=one).put is Put.CHANGED, "a change needs no room"
     assert put(ledger, "s-1", tenant="acme") is Put.KEPT
     ledger.drop_schedule("default", "s-1", "acme")
     assert [full(ledger, f"s-{n}") for n in (2, 3)] == [False, True]

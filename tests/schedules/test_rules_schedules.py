@@ -131,26 +131,26 @@ def test_a_schedule_that_is_there_is_kept(ledger: Ledger) -> None:
 
 def test_a_change_takes_the_place_of_what_was_read(ledger: Ledger) -> None:
     changed, after = series(kind="other", payload=PAGE), begun(version=2)
-    assert ledger.put_schedule(changed, after, over=StoredSchedule(series(), begun(), 1, START)).put is Put.ABSENT
+    assert ledger.put_schedule(changed, after, seen=StoredSchedule(series(), begun(), 1, START)).put is Put.ABSENT
     put(ledger)
     before = kept(ledger)
-    assert ledger.put_schedule(changed, after, over=before._replace(generation=1)).put is Put.CONFLICT
+    assert ledger.put_schedule(changed, after, seen=before._replace(generation=1)).put is Put.CONFLICT
     assert kept(ledger) == before
-    assert ledger.put_schedule(changed, after, over=before).put is Put.CHANGED
+    assert ledger.put_schedule(changed, after, seen=before).put is Put.CHANGED
     found = kept(ledger)
     assert (found.schedule, found.progress, found.created_at) == (changed, after, before.created_at)
     assert found.generation > before.generation
-    assert ledger.put_schedule(series(), begun(version=2), over=before).put is Put.CONFLICT
-    assert ledger.put_schedule(series(), begun(version=3), over=found).put is Put.CHANGED
+    assert ledger.put_schedule(series(), begun(version=2), seen=before).put is Put.CONFLICT
+    assert ledger.put_schedule(series(), begun(version=3), seen=found).put is Put.CHANGED
 
 
 def test_a_change_of_one_that_has_fired_since_it_was_read_conflicts(ledger: Ledger) -> None:
     put(ledger)
     before = kept(ledger)
     fire(ledger)
-    assert ledger.put_schedule(series(kind="other"), begun(version=2), over=before).put is Put.CONFLICT
+    assert ledger.put_schedule(series(kind="other"), begun(version=2), seen=before).put is Put.CONFLICT
     now = replace(kept(ledger).progress, version=2)
-    assert ledger.put_schedule(series(kind="other"), now, over=kept(ledger)).put is Put.CHANGED
+    assert ledger.put_schedule(series(kind="other"), now, seen=kept(ledger)).put is Put.CHANGED
     assert kept(ledger).progress == now
 
 
@@ -159,7 +159,7 @@ def test_a_change_keeps_what_became_of_occurrences_since(ledger: Ledger, clock: 
     fire(ledger)
     before = kept(ledger)
     settle(ledger, claim_next(ledger, clock), Ending.DONE)
-    assert ledger.put_schedule(series(), replace(before.progress, version=2), over=before).put is Put.CHANGED
+    assert ledger.put_schedule(series(), replace(before.progress, version=2), seen=before).put is Put.CHANGED
     assert became(ledger) == [Became.DONE]
 
 
@@ -300,7 +300,7 @@ def test_a_schedule_fires_once_however_many_look(ledger: Ledger, clock: HandCloc
 def test_a_schedule_that_a_caller_changed_or_dropped_does_not_fire_as_it_was(ledger: Ledger) -> None:
     put(ledger)
     before = kept(ledger)
-    ledger.put_schedule(series(), begun(version=2), over=kept(ledger))
+    ledger.put_schedule(series(), begun(version=2), seen=kept(ledger))
     assert ledger.fire(SHARD, [step(before)]) == [Fired.STALE]
     changed = kept(ledger)
     ledger.drop_schedule("default", "s")
@@ -540,7 +540,7 @@ def test_what_waits_is_due_once_all_before_it_have_ended(ledger: Ledger, clock: 
     put(ledger)
     fire(ledger, "s", START + MINUTE, START + 2 * MINUTE)
     now = replace(kept(ledger).progress, version=2)
-    ledger.put_schedule(series(overlap=Overlap.QUEUE, deadline_ms=9_000), now, over=kept(ledger))
+    ledger.put_schedule(series(overlap=Overlap.QUEUE, deadline_ms=9_000), now, seen=kept(ledger))
     clock.advance(3 * MINUTE)
     fire(ledger)
     first, second = claim(ledger)
@@ -566,7 +566,7 @@ def test_what_waits_may_be_cancelled_and_goes_with_its_schedule(ledger: Ledger, 
 def test_what_waits_goes_on_waiting_through_a_change(ledger: Ledger, clock: HandClock) -> None:
     overlapping(ledger, clock, Overlap.QUEUE, "leased")
     now = replace(kept(ledger).progress, version=2)
-    ledger.put_schedule(series(overlap=Overlap.QUEUE, kind="other"), now, over=kept(ledger))
+    ledger.put_schedule(series(overlap=Overlap.QUEUE, kind="other"), now, seen=kept(ledger))
     assert waits(ledger, occurrence(2))
     ledger.cancel("default", [occurrence(1)], force=True)
     assert not waits(ledger, occurrence(2))
@@ -597,7 +597,7 @@ def test_replace_cancels_the_one_before(ledger: Ledger, clock: HandClock, first:
 def test_replace_cancels_what_waits_by_the_policy_before_too(ledger: Ledger, clock: HandClock) -> None:
     overlapping(ledger, clock, Overlap.QUEUE, "leased")
     now = replace(kept(ledger).progress, version=2)
-    ledger.put_schedule(series(overlap=Overlap.REPLACE), now, over=kept(ledger))
+    ledger.put_schedule(series(overlap=Overlap.REPLACE), now, seen=kept(ledger))
     fire(ledger)
     assert became(ledger) == [Became.CANCELLED, Became.CANCELLED, Became.LIVE]
 
@@ -657,7 +657,7 @@ def test_a_backfill_ends_with_its_series(ledger: Ledger, clock: HandClock, anew:
     fill = backfill(ledger, Overlap.ALLOW)
     assert fire(ledger, fill) is Fired.FIRED
     now = replace(kept(ledger).progress, version=2)
-    ledger.put_schedule(series(kind="other"), now, over=kept(ledger))
+    ledger.put_schedule(series(kind="other"), now, seen=kept(ledger))
     assert fire(ledger, fill) is Fired.FIRED, "a change is no end"
     clock.at += moved_ms
     ledger.drop_schedule("default", "s")
@@ -975,7 +975,7 @@ def test_a_schedule_is_counted_among_the_bytes_of_its_tenant(limited: Ledger) ->
         put(limited, "b", tenant="acme", payload=f'"{6_000 * "x"}"')
     assert put(limited, "b", tenant="other", payload=PAGE) is Put.CREATED
     changed = series("a", tenant="acme", payload="1")
-    assert limited.put_schedule(changed, begun(version=2), over=kept(limited, "a", "acme")).put is Put.CHANGED
+    assert limited.put_schedule(changed, begun(version=2), seen=kept(limited, "a", "acme")).put is Put.CHANGED
     assert put(limited, "b", tenant="acme", payload=PAGE) is Put.CREATED
     limited.drop_schedule("default", "b", "acme")
     assert put(limited, "c", tenant="acme", payload=PAGE) is Put.CREATED

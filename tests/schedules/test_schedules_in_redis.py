@@ -70,7 +70,7 @@ def test_what_is_sent_again_after_a_lost_reply_is_done_once(redis_server: RedisS
         proxy.lose_next_reply()
         assert put(ledger) is Put.CREATED
         proxy.lose_next_reply()
-        assert ledger.put_schedule(series(kind="x"), begun(version=2), over=kept(ledger)).put is Put.CHANGED
+        assert ledger.put_schedule(series(kind="x"), begun(version=2), seen=kept(ledger)).put is Put.CHANGED
         proxy.lose_next_reply()
         assert fire(ledger, "s", START + MINUTE, START + 2 * MINUTE) is Fired.FIRED
         assert (ledger.stats(SHARD).scheduled, kept(ledger).progress.fired) == (2, 2)

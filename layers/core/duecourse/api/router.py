@@ -168,7 +168,7 @@ def _answer_once(store: "IdempotencyStore", sent: KeyedRequest, lock_ms: int, do
         raise KeyReused
     if claimed.state is RequestState.UNDER_WAY:
         raise KeyInUse(claimed.left_ms)
-    if claimed.state is RequestState.OVER:
+    if claimed.state is RequestState.OVER_QUOTA:
         raise QuotaExceeded(BYTES_QUOTA, claimed.left_ms)
     if claimed.state is RequestState.ENDED:
         return claimed.answer
@@ -180,7 +180,7 @@ def _answer_once(store: "IdempotencyStore", sent: KeyedRequest, lock_ms: int, do
         packed = do(this)
     except (InvalidInput, QuotaExceeded):
         # An earlier try may have done it, before a time passed or a quota was full: that must stay known.
-        is_new = claimed.state is RequestState.FRESH
+        is_new = claimed.state is RequestState.NEW
         _end(lambda: (store.forget if is_new else store.release)(sent, owner))
         raise
     except BaseException as error:

@@ -6,7 +6,7 @@ record.py makes Python's structs of it. `lua_linker.py`, beside the package, wri
 To add a field, add it here, in `pack_rest` and `unpack` of record.py, to Task of task.py, and where a Task is made of
 an event: `running/task_event.py`, `testing/handlers.py`. `_anew` of `running/work.py` makes a NewTask of a Task.
 NewTask says what callers need. A length belongs to each script with `fields.LENGTHS_FORMAT`, before the payload's,
-which stays last. A length or number of REST belongs to `notification` of `endings.lua` too, which packs a rest by hand.
+which stays last. A length or number of REST belongs to `notification` of `notifications.lua` too, which packs a rest by hand.
 A number of FRONT belongs to `choice.lua`, `begin.lua` and `modules/layout.lua` too, which spell its beginning.
 
 Then raise VERSION. From then on this release rejects shards, folders and exports of the version before. So write a
@@ -31,7 +31,7 @@ they leave a record as it is, and add what happened behind it. Any other change 
            claimed ahead, and its run is not known to have begun
     handed target, its length 1, then BEGUN with "V": a lease of delivery, which its target has yet to begin
     worked the delivery's TOKEN, then BEGUN with "W": the lease that its target began
-    over   result, then OVER with "D": behind "L" or "W", its end
+    ended  result, then ENDED with "D": behind "L" or "W", its end
 
 The run of a delivery is the one that it will become: if its target does not begin it, the run is not counted.
 
@@ -108,7 +108,7 @@ LENGTHS = Part(by=1, kind=1, group=1, notify=2, payload=4)
 REST = Part(origin=ORIGIN, policy=POLICY, lengths=LENGTHS)
 """The front of the rest."""
 BEGUN = Part(run=4, token=TOKEN, claimed=6, trigger=1, letter=1)
-OVER = Part(length=4, ended=6, letter=1)
+ENDED = Part(length=4, ended=6, letter=1)
 ENTRY = Part(letter=1, at=6, times=1, length=2)
 RUN = Part(run=4, fence=6, claimed=6, trigger=1, late=4)
 CHANGE = Part(due_before=6, due=6)
@@ -125,7 +125,7 @@ INSIDE = 1024
 """The largest payload, in bytes, that stays inside its record."""
 
 COUNTED, SUCCESSOR, CAME, COUNTS, OCCURRENCE, APART = 1, 2, 4, 16, 32, 128
-"""Flags: the payload is counted among its tenant's pending bytes (lua/modules/weights.lua); a successor waits; the
+"""Flags: the payload is counted among its tenant's pending bytes (lua/modules/tenant_bytes.lua); a successor waits; the
 origin of the record, two bits (0 created, 2 replaced, 3 debounced). COUNTS: its deadline was given as a duration, and
 counts from the due time. OCCURRENCE: it is of a schedule, which notes its end. APART: the payload is apart."""
 
@@ -134,7 +134,7 @@ NEVER = 253_402_300_799_999
 
 LETTERS = {
     "SCHEDULED": "s", "LEASE": "l", "FINISHED": "d", "DIED": "x", "CANCELLED": "c",
-    "BEGUN": "L", "HANDED": "V", "WORKED": "W", "OVER": "D",
+    "BEGUN": "L", "HANDED": "V", "WORKED": "W", "ENDED": "D",
 }  # fmt: skip
 """The status, and what a record has behind it, by the record's last byte."""
 OUTCOMES = {

@@ -66,7 +66,7 @@ PRUNE = 500
 class RequestState(StrEnum):
     """State of a request before this begin."""
 
-    FRESH = "fresh"
+    NEW = "new"
     """Nobody began it: it is the caller's."""
     AGAIN = "again"
     """Another process began the request and failed: the caller has it now, and may find it done."""
@@ -76,7 +76,7 @@ class RequestState(StrEnum):
     """The request was answered."""
     OTHER = "other"
     """The key belongs to another request."""
-    OVER = "over"
+    OVER_QUOTA = "over_quota"
     """Nobody began it, and its tenant has used up what it may have kept."""
 
 

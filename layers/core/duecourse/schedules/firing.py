@@ -92,7 +92,7 @@ class Firer:
         starting = replace(schedule, rule=_beginning(schedule.rule, now))
         progress = self._look_again(stored._replace(schedule=starting), now + 1).progress
         with suppress(QuotaExceeded, BeyondQuota):  # its tenant is over its bytes already: it begins as it is
-            return self._ledger.put_schedule(starting, progress, over=stored, at=now).put is Put.CHANGED
+            return self._ledger.put_schedule(starting, progress, seen=stored, at=now).put is Put.CHANGED
         return False
 
     def step(self, stored: StoredSchedule, now: int, last: int = NEVER) -> Firing:

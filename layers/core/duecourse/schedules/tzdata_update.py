@@ -60,7 +60,7 @@ class TzdataUpdater:
         later = recomputed(stored, calendar)
         try:
             # Its version stays, for no caller changed it. The store does nothing if it was written since.
-            self._ledger.put_schedule(schedule, later, over=stored, at=now)
+            self._ledger.put_schedule(schedule, later, seen=stored, at=now)
         except QuotaExceeded:  # its tenant is over its bytes already: it fires as it is
             return False
         return True

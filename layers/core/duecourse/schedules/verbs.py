@@ -246,7 +246,7 @@ class Schedules:
         if changed is None:
             return False
         read, progress = changed
-        return self._ledger.put_schedule(schedule, progress, over=read, at=now).put is Put.CHANGED
+        return self._ledger.put_schedule(schedule, progress, seen=read, at=now).put is Put.CHANGED
 
     def _with(self, schedule: Schedule, changes: dict[str, Any]) -> Schedule:
         """A schedule with changes; only what they touch is checked, so that one whose kind is gone can be paused."""

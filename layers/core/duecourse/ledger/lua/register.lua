@@ -9,7 +9,8 @@
 -- ARGV    1 the clock (modules/shard.lua)   2 queue   3 the shard's number   4 how many shards the queue has   5 1 to
 --         write it though it stands there already: who waits for replicas waits for what its own connection wrote
 --         6 the tenant that adds to the queue   7 how many queues each tenant may use, 0 for any
--- RETURNS -1; 0 where the tenant uses as many as it may; how many registered shards the queue has, where that is another
+-- RETURNS -1; 0 where the tenant uses as many as it may; how many registered shards the queue has, where that is
+-- another
 --         number; or -20 where the ledger's records are of a version that this code does not know
 
 require 'clock'

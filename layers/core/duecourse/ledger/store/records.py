@@ -32,12 +32,12 @@ from duecourse.ledger.task import Shard
 # Requests with an Idempotency-Key: one hash and one sorted set under a hash tag of their own, without TTL.
 
 STATES = {
-    0: RequestState.FRESH,
+    0: RequestState.NEW,
     1: RequestState.AGAIN,
     -1: RequestState.UNDER_WAY,
     -2: RequestState.ENDED,
     -3: RequestState.OTHER,
-    -4: RequestState.OVER,
+    -4: RequestState.OVER_QUOTA,
 }
 
 

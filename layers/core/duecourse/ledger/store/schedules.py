@@ -64,15 +64,16 @@ class ScheduleOperations(LedgerBase):
     """
 
     def put_schedule(
-        self, schedule: Schedule, progress: Progress, *, over: StoredSchedule | None = None, at: int = 0
+        self, schedule: Schedule, progress: Progress, *, seen: StoredSchedule | None = None, at: int = 0
     ) -> Written:
         """Write a schedule, in one step.
 
-        It takes the place of `over`, by its generation. CONFLICT where that was changed, was given another next time,
-        or has fired since it was read; ABSENT where it is not there. A change keeps what became of occurrences since.
-        Without `over` it is created; KEPT, and unchanged, where it is there. CONFLICT too where the store's clock is
-        far behind `at` (epoch ms, 0 for any), by which `progress` was computed: that was read before the clock was put
-        back.
+        It takes the place of `seen`, the schedule as its caller read it. CONFLICT where that was changed, was given
+        another next time, or has fired since; ABSENT where it is not there. A change keeps what became of occurrences
+        since. Without `seen` it is created; KEPT, and unchanged, where it is there.
+
+        `progress` was computed at `at` (epoch ms, 0 for any). CONFLICT where the store's clock is far behind that: it
+        was put back since.
 
         Raises TaskDamaged where its record cannot be read: `drop_schedule` deletes that. Raises QuotaExceeded and
         BeyondQuota as an add of one task does; its bytes count among its tenant's until it is dropped.
@@ -83,7 +84,7 @@ class ScheduleOperations(LedgerBase):
             0,
             stored_schedule(tenant, schedule.id),
             tenant,
-            over.generation if over else "",
+            seen.generation if seen else "",
             progress.next_at,
             rest,
             at,

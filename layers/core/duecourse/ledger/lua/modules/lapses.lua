@@ -68,8 +68,8 @@ end
 
 -- Lapsed leases. ------------------------------------------------------------------------------------------------------
 
--- A bell rings for the end of each lease, so a lapsed one is taken back at once, unless the server stood still, or nobody
--- could reach it: then the ends of its tasks and its extensions are still on their way.
+-- A bell rings for the end of each lease, so a lapsed one is taken back at once, unless the server stood still, or
+-- nobody could reach it: then the ends of its tasks and its extensions are still on their way.
 local UNATTENDED = 2000 -- ms after its end from which on a lease lapsed unattended
 local SPARED_FOR = 5000 -- ms that such a lease gets once: its worker asks again within a second
 
@@ -104,7 +104,7 @@ local function take_back(sid, tenant, r, ended)
   local dies = not successor and not end_run(r, ended)
   record.put(sid, successor or r)
   tenants.rehead(tenant)
-  endings.notify(dies and endings.notifications_of(sid, r) or {})
+  notifications.add(dies and notifications.of(sid, r) or {})
   return dies and 1 or 0
 end
 
@@ -118,8 +118,8 @@ local function take_back_unread(sid, data)
   return data and 1 or 0
 end
 
--- Those of some lapsed leases, {stored id, end...}, that are to be taken back; the others lapsed unattended, and get some
--- seconds more, once: `spared` in meta is the end that they get.
+-- Those of some lapsed leases, {stored id, end...}, that are to be taken back; the others lapsed unattended, and get
+-- some seconds more, once: `spared` in meta is the end that they get.
 local function without_unattended(lapsed)
   local known, kept, spared = tonumber(call('HGET', shard.META, 'spared') or 0), {}, {}
   local goes_on = known > shard.NOW and known <= shard.NOW + SPARED_FOR

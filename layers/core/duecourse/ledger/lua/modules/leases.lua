@@ -13,8 +13,9 @@ function leases.is_leased(r, token)
 end
 
 -- Notes a lease that is not there. Its fence may never have been drawn here, though the clock has passed it: then this
--- server has lost its newest writes, or was stopped while another took over, and does not know that yet. It draws one, so
--- the next answer is believed. Where the store is in its caller's process, there is no other server, nor an error_reply.
+-- server has lost its newest writes, or was stopped while another took over, and does not know that yet. It draws one,
+-- so the next answer is believed. Where the store is in its caller's process, there is no other server, nor an
+-- error_reply.
 function leases.miss(token)
   local fence = unpack_struct('>I6', token)
   if fence > shard.FENCE and redis.error_reply then

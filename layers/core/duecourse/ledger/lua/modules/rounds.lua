@@ -4,8 +4,8 @@
 -- whose backlog it counts, and a backlog of which nobody must know how much more it is.
 local NOTICE, LOOK, COUNTED, PLENTY = 100, 128, 16, 1000
 local TURNS = 20 -- how many tenants share a claim at the least, where so many have work: each more costs it time
--- Redis looks through all of a small hash for each field; one of over 64 bytes makes an index of it, which it stays until
--- it is empty.
+-- Redis looks through all of a small hash for each field; one of over 64 bytes makes an index of it, which it stays
+-- until it is empty.
 local SEVERAL = 8
 
 local ripe, noticed -- tenants whose head has come due, in order; the same as a set, without those that had a turn
@@ -47,7 +47,7 @@ function rounds.gather(free, want)
     elseif #sids == free then
       break
     else
-      local few = math.min(quantum, free - #sids, handout.tenant_room(tenant))
+      local few = math.min(quantum, free - #sids, limits.tenant_room(tenant))
       local first, more = #sids + 1, false
       if few > 0 then
         local due = call('ZRANGEBYSCORE', shard.DUE[tenant], '-inf', shard.NOW_TEXT, 'LIMIT', '0',

@@ -49,7 +49,7 @@ local function any_default(text, place)
 end
 
 -- Notes which quotas are set, by the queue or the deployment. Answers whether records are to be counted from now on, or
--- no more (weights.recount): those of a queue with a quota of bytes are.
+-- no more (tenant_bytes.recount): those of a queue with a quota of bytes are.
 function settings.note_quotas()
   local own = call('HMGET', shard.META, 'tenant_max_pending', 'tenant_max_bytes', 'tenant_adds_per_minute',
     'tenant_max_schedules', 'default_quotas')
