@@ -170,7 +170,10 @@ def test_a_tenant_has_as_many_bytes_kept_as_its_quota_and_then_as_many_a_day(led
     clock.advance(over.left_ms - 1)
     assert serve(ledger, keyed(10), size).state is RequestState.OVER_QUOTA
     clock.advance(1)
-    assert [serve(ledger, keyed(number), size).state for number in (10, 11)] == [RequestState.NEW, RequestState.OVER_QUOTA]
+    assert [serve(ledger, keyed(number), size).state for number in (10, 11)] == [
+        RequestState.NEW,
+        RequestState.OVER_QUOTA,
+    ]
     assert serve(ledger, keyed(12)._replace(tenant="other"), size).state is RequestState.NEW
     assert serve(ledger, keyed(12)._replace(max_bytes=0), size).state is RequestState.NEW
 

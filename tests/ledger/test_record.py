@@ -8,7 +8,7 @@ from duecourse.base.json_text import dump_json
 from duecourse.errors import InvalidInput
 from duecourse.ledger import record
 from duecourse.ledger.layout import VERSION
-from duecourse.ledger.record import BEGUN, FRONT, HEAD, ENDED, UNREADABLE, pack_rest, pack_token, unpack
+from duecourse.ledger.record import BEGUN, ENDED, FRONT, HEAD, UNREADABLE, pack_rest, pack_token, unpack
 from duecourse.ledger.task import MAX_PAYLOAD_BYTES, NewTask, RetryPolicy, Run, Status, Trigger, cut_by
 
 ORIGIN = b"origin:8"

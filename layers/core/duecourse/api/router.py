@@ -130,7 +130,7 @@ def count_added(tasks: int) -> None:
 
 # Idempotency-Key (draft-ietf-httpapi-idempotency-key-header): a request sent twice is done once, answered the same.
 
-log = logging.getLogger("duecourse.requests")
+log = logging.getLogger("duecourse.api")
 
 GRACE_MS = 1_000
 """Time after the end of its function after which an unfinished request may be begun again."""

@@ -100,7 +100,7 @@ class SystemResolver:
 
 # The gate of all calls to the web: which addresses of a host they may reach, and what may be said there.
 
-log = logging.getLogger("duecourse.http")
+log = logging.getLogger("duecourse.guard")
 
 RUNTIME = "AWS_LAMBDA_RUNTIME_API"
 """Lambda tells a function by it where its runtime API answers: host:port."""

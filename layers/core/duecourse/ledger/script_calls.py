@@ -127,7 +127,7 @@ def _linked(verb: str) -> "Linked":
 
 # The verbs' scripts on a client: keys and arguments, repeats after a lost reply, and the meaning of Redis's errors.
 
-log = logging.getLogger("duecourse.store")
+log = logging.getLogger("duecourse.ledger")
 
 T = TypeVar("T")
 Request: TypeAlias = tuple[int, Sequence[Argument]]

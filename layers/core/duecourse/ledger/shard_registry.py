@@ -18,7 +18,7 @@ from duecourse.ledger.script_calls import Scripts
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, Shard
 
-log = logging.getLogger("duecourse.store")
+log = logging.getLogger("duecourse.ledger")
 
 KEPT_S = 60.0
 """Time for which a process takes for granted that a shard is registered: a failover may lose that."""

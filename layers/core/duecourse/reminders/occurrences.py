@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duecourse.ledger.store.ledger import Ledger
     from duecourse.schedules.calendar import Calendar
 
-log = logging.getLogger("duecourse.engine")
+log = logging.getLogger("duecourse.reminders")
 
 TRIES = 5
 """Looks at a series that changes meanwhile."""

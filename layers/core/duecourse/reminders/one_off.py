@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 # Messages of a reminder in the ledger, without damaged ones.
 
-log = logging.getLogger("duecourse.engine")
+log = logging.getLogger("duecourse.reminders")
 
 
 def sound(messages: Sequence[Task]) -> list[Task]:

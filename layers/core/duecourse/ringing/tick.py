@@ -130,7 +130,7 @@ def _without(shards: Sequence[Shard], *others: Mapping[Shard, object] | Sequence
 
 # Tick: upkeep of shards, and a drain of those with work.
 
-log = logging.getLogger("duecourse.sweep")
+log = logging.getLogger("duecourse.ringing")
 
 REST = 3
 """Rest of the upkeep beside a drain, as a multiple of a step's time: Redis is there for the drain first."""

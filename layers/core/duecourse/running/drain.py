@@ -120,7 +120,7 @@ def timeout_error(server: str) -> StoreUnavailable:
 
 # State of a drain: claims from shards, settlements of finished tasks, and shards that do not answer.
 
-log = logging.getLogger("duecourse.drain")
+log = logging.getLogger("duecourse.running")
 
 LOOKS = 10
 """Average number of shards of one look: with more of them, a drain looks less often."""

@@ -35,8 +35,8 @@ from duecourse.ledger.task import (
     cut_detail,
     was_begun_by,
 )
-from duecourse.running.failure_record import Failure
 from duecourse.running.run import DIED, UNSETTLED, Runner, credential_words, interrupted, killed, release
+from duecourse.running.task_event import Failure
 from duecourse.tasks.verbs import stored
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Leases:
 
 # Leases of tasks that run in a worker, extended while their handlers run.
 
-log = logging.getLogger("duecourse.engine")
+log = logging.getLogger("duecourse.running")
 
 AGAIN_S = 1.0
 """Pause after an extension that failed: a store that is back spares lapsed leases for some seconds only."""

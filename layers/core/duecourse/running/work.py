@@ -54,7 +54,7 @@ def pauses(remaining_ms: Callable[[], int], most_ms: int) -> Iterator[bool]:
 
 # Tasks of broker messages: without lease and settlement.
 
-log = logging.getLogger("duecourse.engine")
+log = logging.getLogger("duecourse.running")
 
 Seal: TypeAlias = Callable[[Sequence[NewTask]], Sequence[NewTask]]
 """Makes tasks as the ledger keeps them."""

@@ -20,7 +20,7 @@ from duecourse.ledger.task import DEFAULT_TENANT, Shard, Task
 if TYPE_CHECKING:
     from duecourse.ledger.store.ledger import Ledger
 
-log = logging.getLogger("duecourse.waits")
+log = logging.getLogger("duecourse.tasks")
 
 LOOK_S = 20.0
 """Time between two looks at all tasks that are waited for: only they find an end that nobody published."""

@@ -25,7 +25,7 @@ from duecourse.ledger.script_codec import Argument, SweepAnswer
 from duecourse.ledger.store.base import LedgerBase, ScriptRequest, ScriptRunner
 from duecourse.ledger.task import DEFAULT_TENANT, Shard
 
-log = logging.getLogger("duecourse.queues")
+log = logging.getLogger("duecourse.ledger")
 
 RECORD = (*FIELDS, "defaulted", "revision")
 """Fields of the record of a queue's settings: those of its first shard's meta."""

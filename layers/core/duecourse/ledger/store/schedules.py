@@ -38,7 +38,7 @@ from duecourse.ledger.store.base import LedgerBase, RawRecord, ScriptRunner, in_
 from duecourse.ledger.store.tasks import walk_arguments
 from duecourse.ledger.task import DEFAULT_TENANT, Shard
 
-log = logging.getLogger("duecourse.store")
+log = logging.getLogger("duecourse.ledger")
 
 PUT = {1: Put.CREATED, 2: Put.CHANGED, 3: Put.KEPT, -1: Put.ABSENT, -2: Put.CONFLICT}
 LOOKS = 4
