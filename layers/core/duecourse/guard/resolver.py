@@ -55,8 +55,8 @@ class SystemResolver:
     def __call__(self, host: str, port: int, within_s: float, /) -> list[str]:
         """Numeric addresses of a host, each once, in the order in which to try them.
 
-        Raises CallFailed where nobody knows the host, CallTimedOut where its time is over before that is known, and
-        InvalidInput where no host can have this name.
+        Raises CallFailed where nobody knows the host, CallTimedOut where the look-up takes too long, and InvalidInput
+        where no host can have this name.
         """
         try:
             return self._found(host, port, socket.AI_NUMERICHOST)

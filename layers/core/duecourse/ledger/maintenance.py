@@ -118,9 +118,10 @@ class Scan:
 
 # Change of the number of a queue's shards.
 #
-# No other process may touch the queue meanwhile: its shards' meta has `<from>><to>#<who>`, and scripts reject each call
-# that does not give the same text. A task is put into its new shard before it is dropped from its old one, so that the
-# change may be killed at any point. The next run writes its own `who`, and puts again the tasks that were not dropped.
+# No other process may touch the queue meanwhile. So its shards' meta has `<from>><to>#<who>`, and scripts reject each
+# call that does not give the same text. The change may be killed at any point, for a task is put into its new shard
+# before it is dropped from its old one. The next run writes its own `who`, and puts again the tasks that were not
+# dropped.
 
 LOOK_S = 0.1
 FOREVER_MS = 10**15

@@ -19,7 +19,7 @@ from duecourse.ledger.task import DEFAULT_TENANT, Status, Task
 class KeyedTry:
     """One try of a request with a key: the first, or a later one after a fault or a crash.
 
-    `since` is the first instant (epoch ms) after the first try began, 0 in that try: what others added from then on may
+    `since` is the first instant (epoch ms) after the first try began, 0 in that try. What others added from then on may
     be newer than the request. Its own work is known by its marks. `seed` differs from that of every other request.
     `note` is what an earlier try kept by `keep`, which returns False where the request is another owner's by now.
     """

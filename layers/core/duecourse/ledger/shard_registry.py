@@ -179,7 +179,7 @@ class ShardRegistry:
         """Make a step of the search for shards with tasks that are not registered, if one is due, and register them.
 
         A failover may lose the record, which is on a node of its own. The search goes over all keys of each node, and
-        then from the first again; a node that does not answer is left for another time.
+        then from the first again. A node that does not answer is left for another time.
         """
         if time.monotonic() - self._searched_at < SEARCH_S:
             return

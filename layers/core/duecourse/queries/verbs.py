@@ -97,8 +97,8 @@ class Queries:
     ) -> AskResult:
         """Answer a query: from a known answer that is young enough, else by one call now, within the time left.
 
-        A query in progress is not called again; a caller whom the known answer satisfies gets it all the same. To a
-        repeat of a request with a key, the query of its first try is its own, and a later one is as good, however it
+        A query in progress is not called again; a caller whom the known answer satisfies gets it all the same. A repeat
+        of a request with a key takes the query of its first try for its own. A later query is as good, however it
         ended.
 
         Raises InvalidInput where no call may go, QuotaExceeded, StoreUnavailable and ResultsUnavailable.

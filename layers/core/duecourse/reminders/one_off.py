@@ -109,8 +109,9 @@ class OneOffReminders:
         once no task of the old one is live, its id is free. A repeat of a request with a key finds what its first try
         added. Raises ChangedSince where another request added one since that try.
 
-        Raises InvalidInput where the start has passed, a message cannot be written, a webhook must not be called, a
-        credential cannot be sealed, or the messages are over MAX_BYTES. Raises QuotaExceeded and BeyondQuota.
+        Raises InvalidInput where the start has passed, a message cannot be written, or the messages are over MAX_BYTES.
+        The same where a webhook must not be called, or a credential cannot be sealed. Raises QuotaExceeded and
+        BeyondQuota.
         """
         self._check(reminder)
         wanted = self._tasks(reminder, tenant)
@@ -216,7 +217,7 @@ class OneOffReminders:
         """Give every pending task its time before the new start (epoch ms), in one step.
 
         The messages are written out to check them, unless that was `checked` before. A message that was sent for
-        another start is sent again; a message that is being sent is left alone, and its id is in `leased`.
+        another start is sent again. A message that is being sent is left alone, and its id is in `leased`.
         Raises TaskNotFound, TaskCancelled, TaskDead, and InvalidInput where the start has passed, or a message cannot
         be written for it. Raises QuotaExceeded where a quota of the tenant leaves no room for what is sent again.
 

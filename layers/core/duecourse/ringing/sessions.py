@@ -200,7 +200,7 @@ class Sessions:
 
     def _move_bells(self) -> None:
         """Move each bell whose slot has moved to the timer of its new primary."""
-        # A head that came while the slot moved may have been heard by neither session: so the new timer looks, and
+        # A head that came while the slot moved may have been heard by neither session. So the new timer looks, and
         # rings for bells that are gone.
         sessions = self._sessions
         for name, session in sessions.items():

@@ -43,8 +43,8 @@ class Survey(NamedTuple):
 
     `shards` are those that answer. `busy` ones among them have, or may have, something to do before the next tick.
     `resting` are idle and to be swept this time, which completes the sweep of `parts` as of `now`.
-    `left_out` shards are not among `shards`, and `away` is the reason: a cluster's primary has gone, or a queue has
-    another number of shards than the settings say.
+    `left_out` shards are not among `shards`, and `away` is the reason. Either a cluster's primary has gone, or a queue
+    has another number of shards than the settings say.
     """
 
     shards: list[Shard]

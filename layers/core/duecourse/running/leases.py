@@ -51,8 +51,8 @@ ENDINGS: dict[type, Ending] = {Done: Ending.DONE, Again: Ending.AGAIN, Retry: En
 class Leases:
     """Operations of an outside worker on leases, each by its token.
 
-    Each raises TaskNotFound for an id that is not in the queue, LeaseLost for a token that is not, or no longer, its
-    lease's, and StoreUnavailable.
+    Each raises TaskNotFound for an id that is not in the queue, and LeaseLost for a token that is not its lease's, or
+    no longer. Each raises StoreUnavailable.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Event by which tasks are handed to a function or a broker, the Protocols of both, and Lambda's record of a failure."""
+"""Event that hands tasks to a function or a broker, the Protocols of both, and Lambda's record of a failure."""
 
 import json
 import re
@@ -252,8 +252,8 @@ class Publisher(Protocol):
 
     To add a broker, write a Publisher in `services/`. In `settings.py`, its scheme belongs to TARGET, to the texts that
     list the others, and to `read_targets`: `poll` takes no broker. Its maker belongs to `brokers` of `app.py` and of
-    `testing/product.py`. A broker with a URL also needs its port in PORTS of `ledger/address.py`, and its URL among the
-    `servers` of `http` in `app.py`, which tasks may not call. In the template, change the patterns of Targets and
+    `testing/product.py`. A broker with a URL also needs its port in PORTS of `ledger/address.py`. Its URL belongs to
+    the `servers` of `http` in `app.py`, which tasks may not call. In the template, change the patterns of Targets and
     DeadTarget, and add the policy. Its event is read in `base/event_reader.py`. For the local stack, change
     `environment.py`, `options.py`, `services.py`, `shared_process.py`, `template.py` and `aws/` of `harness/`, and
     `cli/up.py` and `cli/stack.py`. `running/targets.py` needs no change.

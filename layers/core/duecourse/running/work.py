@@ -182,8 +182,8 @@ class Worker:
         another worker had begun or settled them, or lost their lease. `released` ones went back, because the time left
         is less than a run of their kind takes.
 
-        Where the store begins nothing, or does not take a settlement, it is tried again for the length of a lease and
-        while there is time. Raises StoreUnavailable or StoreMisused where it began nothing at all, and, when all have
+        If the store begins nothing, or does not take a settlement, it is asked again for the length of a lease, while
+        there is time. Raises StoreUnavailable or StoreMisused where it began nothing at all. Raises them when all have
         run, if it did not take a settlement.
         """
         self._waiting.extend(tasks)

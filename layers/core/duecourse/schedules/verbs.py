@@ -320,8 +320,8 @@ class Schedules:
         """Add the occurrences from `span[0]` up to `span[1]` now, some each second; answers how many there are.
 
         An occurrence is not added again while its task is kept; a repeat adds nothing where the first try did.
-        Raises TaskNotFound, InvalidInput for over MAX_BACKFILL of them or one that is yet to come, and ScheduleExists
-        while a span with this beginning is being added.
+        Raises TaskNotFound. Raises InvalidInput for over MAX_BACKFILL of them, or for one that is yet to come. Raises
+        ScheduleExists while a span with this beginning is being added.
         """
         saw = self._first_saw(queue, id, tenant)
         stored, now = self._read_stored(queue, id, tenant), self._ledger.now()

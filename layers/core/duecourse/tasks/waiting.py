@@ -232,7 +232,7 @@ ReadTask = Callable[[], Task]
 class CompletionWaiter:
     """Waits until a task is done, dead or cancelled. `get` reads it.
 
-    The id is followed, not one run or generation: a replacement is waited for, and a replay that came before the
+    The id is followed, not one run or generation. So a replacement is waited for, and a replay that came before the
     dead task could be read. Both verbs raise WaitTimedOut after `timeout_s` (None: never), TaskNotFound for a task that
     is not there or is deleted meanwhile, and ResultsUnavailable. An outage of the store is waited out.
     """

@@ -239,15 +239,15 @@ class ScheduleOperations(LedgerBase):
         same call that is sent again after a lost reply is FIRED again, and does nothing twice.
 
         The last step of a backfill deletes it; sent again it is STALE. One that queues is STALE, and adds nothing,
-        while an occurrence of its series has not ended. It is due again after a tenth of the time for which the newest
-        of them has been there: at least a second, at most a minute.
+        while an occurrence of its series has not ended. It is due again after a tenth of the age of the newest of them:
+        at least a second, at most a minute.
 
-        `overlap` is decided here, for each task in turn, by the occurrences that were added here and have not ended,
-        the newest 32 of its series. An occurrence that is left out is `skipped` in the schedule's progress, and counted
-        in `skipped` besides `fired`; what a backfill leaves out counts in its series'. One that is queued is due at
-        NEVER until the others have ended. It takes the place of one that waits already, which is cancelled and counts
-        as skipped. With `replace` those before are cancelled, by force. A task over a quota of its tenant is not added:
-        it counts as skipped. One whose id exists, in whatever state, is kept as it is.
+        `overlap` is decided here, for each task in turn. Its occurrences are the newest 32 of its series that were
+        added here and have not ended. An occurrence that is left out is `skipped` in the schedule's progress, and
+        counted in `skipped` besides `fired`. What a backfill leaves out counts in its series'. One that is queued is
+        due at NEVER until the others have ended. It takes the place of one that waits already, which is cancelled and
+        counts as skipped. With `replace` those before are cancelled, by force. A task over a quota of its tenant is not
+        added: it counts as skipped. One whose id exists, in whatever state, is kept as it is.
 
         A firing `by_hand` is alone in its call, and no `overlap` holds for it. Raises QuotaExceeded and BeyondQuota as
         an add does where its task is over a quota; then nothing has changed.
