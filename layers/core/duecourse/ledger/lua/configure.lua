@@ -1,5 +1,5 @@
 -- Sets the queue anew, in one of its shards. A queue of several shards is set in its first one, whose settings are the
--- queue's record: each change makes a new version of it (`revision`), and all others get the whole record.
+-- queue's record. Each change makes a new version of that (`revision`), and all others get the whole record.
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard, then: 1 for a default, which sets what is not set and lets the queue be forgotten, or else

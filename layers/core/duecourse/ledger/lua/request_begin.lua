@@ -10,8 +10,8 @@
 --         the owner's}; state is 0 new, 1 again (the answer is then what was noted), -1 under way, -2 ended,
 --         -3 other, -4 over the quota
 --
--- A record is the fingerprint, then "A" and the answer, or "U", the owner (8 bytes), until when it has it (ms), and
--- behind a space what an owner has noted, if any did.
+-- A record is the fingerprint, then "A" and the answer. Of a request that has not ended it is the fingerprint, then
+-- "U", the owner (8 bytes), until when it has the request (ms), and behind a space what an owner has noted, if any did.
 
 local now = clock.NOW
 local field, fingerprint, owner, period, quota = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[6]), tonumber(ARGV[7])

@@ -147,7 +147,7 @@ local function settle(sid, r, token, ending, due, text, late, after)
   return reply
 end
 
--- The record with its end behind it, where a lease stands there and nobody is notified of it: most ends are such, and a
+-- The record with its end behind it, where a lease stands there and nobody is notified of it. Most ends are such, and a
 -- table of the fields costs as much again. Answers the size of its result too. Nil for any other, and where a successor
 -- waits or a schedule is to note it; one that broke while it was leased is not seen, as in a claim.
 local ENDED_NOW = pack('>I6', shard.NOW) .. 'D'

@@ -19,12 +19,16 @@ function choice.open(before, most)
 end
 
 -- Looks at what was gathered, in pieces, and puts what it chooses behind what is handed out, as it stands. Answers the
--- round: `runs` of what it chose, and `to`, the targets of those that are handed over; `gone`, {stored id, opened
--- record...} of what is past its deadline; `broken`, {stored id...} of what cannot be read; `aside`, as `put_aside`
--- takes it, of what its target has no room for. And whether the bytes of a claim, what a script may read, or the `most`
--- that it does not hand out are used up before the end: one it always looks at.
--- What is put aside leaves the list of stored ids, for it stays among what is due. A record that is cut off is not seen
--- here, for that would slow every claim: whoever gets such a lease finds it, and it lapses.
+-- round, a table:
+--   runs     of what it chose
+--   to       targets of those that are handed over
+--   gone     {stored id, opened record...} of what is past its deadline
+--   broken   {stored id...} of what cannot be read
+--   aside    as `put_aside` takes it, of what its target has no room for
+-- It also answers whether it stopped before the end: the bytes of a claim, what a script may read, or the `most` that
+-- it does not hand out are used up. One it always looks at. What is put aside leaves the list of stored ids, for it
+-- stays among what is due. A record that is cut off is not seen here, for that would slow every claim: whoever gets
+-- such a lease finds it, and it lapses.
 function choice.choose(turns, sids, most)
   local runs, to, gone, broken, aside = {}, {}, {}, {}, {}
   local round = { runs = runs, to = to, gone = gone, broken = broken, aside = aside }

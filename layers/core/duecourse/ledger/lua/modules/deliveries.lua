@@ -82,7 +82,7 @@ local function make_due(target, member, tenant)
   return true
 end
 
--- The longest due of those that wait for a target become due again, as many as it has room for; one that is no longer
+-- The longest due of those that wait for a target become due again, as many as it has room for. One that is no longer
 -- put aside is forgotten there, and takes nobody's place. Tenants that it could not serve it adds to `want`.
 local function wake(target, limit, want)
   local left, looked, members = math.min(target.free, limit, WOKEN_AT_ONCE), 0, nil

@@ -147,8 +147,8 @@ local function follows_own(r, mine)
   end
 end
 
--- The reply and the record where a request that is sent again has added before, or may have: what stands there took the
--- place of its task, or came later than its first try began, and is not to be undone.
+-- The reply and the record where a request that is sent again has added before, or may have. What stands there took the
+-- place of its task, or came after its first try began. It is not to be undone.
 local function done_before(sid, at, old, data, since)
   local waiting = record.has_successor(old) and call('HGET', shard.TASKS, sid .. '+')
   local successor = record.open(waiting)

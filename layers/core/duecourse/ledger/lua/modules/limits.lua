@@ -9,8 +9,8 @@ function limits.begin()
   limits.LEASE, limits.PRIORITY = tonumber(own[1] or nil), tonumber(own[2] or -1)
 end
 
--- The rate's log counts claims, "fence:count" at the time of the newest that it counts: those of one thousandth of the
--- window are one entry, so that neither its length nor what leaves it at once grows with the rate.
+-- The rate's log counts claims, "fence:count" at the time of the newest that it counts. Claims of one thousandth of the
+-- window are one entry. So neither its length, nor what leaves it at once, grows with the rate.
 local ENTRIES = 2000 -- of a log that is longer, for it was written when each claim was one
 
 -- Set and not incremented, for another program may have left there what is no number.

@@ -51,7 +51,7 @@ local function oldest_end()
   return math.min(tonumber(done or nil) or math.huge, tonumber(dead or nil) or math.huge)
 end
 
--- Whether what ended long ago may be forgotten: not for some minutes after the clock has gone on by more than a day
+-- Whether what ended long ago may be forgotten. Not for some minutes after the clock has gone on by more than a day
 -- between two sweeps, for it may be wrong.
 function put_back.may_forget()
   local known, from = call('HGET', shard.META, 'forgets'), 0

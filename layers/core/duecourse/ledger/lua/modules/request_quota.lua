@@ -1,4 +1,4 @@
--- Quota of bytes of a tenant's saved requests and answers: as many at once as the quota says, and then as many in the
+-- Quota of bytes of a tenant's saved requests and answers. It may use all of it at once, and then as much again in the
 -- time for which a request is remembered (ms).
 --
 -- Each byte uses up its part of that time. A zset has the instant at which what a tenant has used up is over. So

@@ -2,7 +2,7 @@
 -- wrong places, quotas began or ended, or payloads may have lost their records.
 --
 -- `rewrite` of meta is how far the pass is, while one is under way, with "+" behind it once the pass has changed
--- anything: then another follows, for the cursor means nothing to a server that has started since, or has taken over.
+-- anything. Then another follows, for the cursor means nothing to a server that has started since, or has taken over.
 -- `misplaced` is there while a pass also puts tasks in their places (modules/misplaced.lua).
 --
 -- KEYS    as in shard.lua

@@ -54,8 +54,9 @@
 --         -10 the queue has another number of shards, -20 the records are of a version that this code does not know; or
 --         the error LATE, where the call is not valid any more
 --
--- A module is made once, where the store is in this process, and a verb runs many times: whatever depends on the call
--- is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this one:
+-- Where the store is in this process, a module is made once, and a verb runs many times. So whatever depends on the
+-- call is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this
+-- one:
 --
 -- TASKS ... WAITING                 the keys, as above
 -- DUE, TENANT                       tenant -> its due set; the last of the tenants

@@ -2,8 +2,8 @@
 --
 -- A record with the flag COUNTED is counted: `bytes:<tenant>` of meta is the sum of what those have. Records are
 -- counted for as long as they are there, ended ones too; never those of the tenant "-", nor notifications. Without a
--- `b` in `quotas` a pass of the sweep has nothing counted any more, and the counts begin anew: so they do where `mend`
--- takes it away, for a quota that is set comes back then.
+-- `b` in `quotas`, a pass of the sweep has nothing counted any more, and the counts begin anew. `mend` takes the `b`
+-- away for that, and a quota that is set brings it back.
 --
 -- KEYS    as in shard.lua
 -- ARGV    shard's
