@@ -76,7 +76,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             "DUECOURSE_TENANT_QUOTAS": json.dumps({BOUNDED.tenant: QUOTAS}),
         },
     )
-    with Stack(options) as running, redis.Redis.from_url(running.ledger) as client:
+    with Stack(options) as running, redis.Redis.from_url(running.store) as client:
         yield Scene(AuthenticatedStack(Auth.JWT, running.api, Path(folder), ""), client)
 
 
