@@ -243,7 +243,7 @@ def test_shards_with_other_settings_than_their_queue_are_named(client: redis.Red
     client.hdel(third, "paused")
     client.hset(third, "max_running", 9)
     [one] = [one for one in found(client) if one.check == "settings"]
-    assert (one.place, one.text) == ("wide/2", "other settings than the queue's: max_running, paused")
+    assert (one.place, one.text) == ("wide/2", "its settings differ from the queue's: max_running, paused")
     assert one.fix == "set them again: duecourse limits wide"
     client.hset(third, "revision", 1)
     [one] = [one for one in found(client) if one.check == "settings"]
@@ -256,7 +256,7 @@ def test_shards_with_other_settings_than_their_queue_are_named(client: redis.Red
 def test_a_limit_that_is_not_reached_hides_nothing(client: redis.Redis, limit: dict[str, Any]) -> None:
     Ledger(client).configure("default", limit)
     lose_the_bell(client)
-    assert wrong(client)["bell"].text.startswith("missing")
+    assert wrong(client)["bell"].text.startswith("is missing")
     forget_to_claim(client)
     assert "nobody claims it" in wrong(client)["due tasks"].text
 
@@ -269,7 +269,7 @@ def test_tasks_that_wait_for_a_limit_are_no_fault_and_are_said_not_to_be_checked
     forget_to_claim(client)
     assert wrong(client) == {}
     [note] = [one for one in found(client) if one.check == "due tasks"]
-    assert (note.level, note.text) == (Level.NOTE, f"not checked: limited, {limit} is reached")
+    assert (note.level, note.text) == (Level.NOTE, f"not checked: they wait, for the limit {limit} is reached")
 
 
 def test_a_bell_that_a_tick_hangs_again_in_time_is_a_note(client: redis.Redis) -> None:
@@ -283,7 +283,7 @@ def test_the_age_of_a_ticks_trace_is_measured_by_what_ticks_leave(client: redis.
     client.hset(rounds_key("duecourse"), "0", now(client) - 4 * MINUTES)
     [tick] = [one for one in found(client) if one.check == "tick"]
     assert tick.level is Level.FINE
-    assert "4 minutes old: there is one each 10 minutes" in tick.text
+    assert "4 minutes old: ticks leave one each 10 minutes" in tick.text
 
 
 def test_a_deployment_that_renews_its_entry_is_a_trace_of_a_tick(client: redis.Redis) -> None:
