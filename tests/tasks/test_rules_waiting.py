@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from duecourse.ledger.many_tasks import Act, Bulk
-from duecourse.ledger.operations import Delivery, Endings, Move, Waited
+from duecourse.ledger.operations import Delivery, EndListener, Move, Waited
 from duecourse.ledger.schedule import Overlap
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, Shard, Status
@@ -36,22 +36,22 @@ LAST = Waited("default", "-", "last")
 
 
 @pytest.fixture
-def endings(ledger: Ledger) -> Iterator[Endings]:
+def listener(ledger: Ledger) -> Iterator[EndListener]:
     """The ends of a shard with somebody who waits."""
-    with closing(ledger.endings()) as endings:
+    with closing(ledger.end_listener()) as listener:
         ledger.add([new("other", queue="elsewhere", delay_ms=LEASE_MS), new("first", delay_ms=0)])
         settle(ledger, claim(ledger)[0], Ending.DONE)
         ledger.await_ends(SHARD, [], FOR_MS)
-        yield endings
+        yield listener
 
 
-def heard(ledger: Ledger, endings: Endings) -> list[Waited]:
+def heard(ledger: Ledger, listener: EndListener) -> list[Waited]:
     """All that was published until now: what is cancelled last is heard last."""
     ledger.add([new(LAST.id, delay_ms=LEASE_MS)])
     ledger.cancel("default", [LAST.id])
     found: list[Waited] = []
     while LAST not in found:
-        some = endings.hear(HEARD_S)
+        some = listener.hear(HEARD_S)
         assert some, "nothing more is heard"
         found += some
     return found[:-1]
@@ -155,39 +155,39 @@ STAYS = {
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_each_end_is_published(ledger: Ledger, clock: HandClock, endings: Endings, how: str) -> None:
+def test_each_end_is_published(ledger: Ledger, clock: HandClock, listener: EndListener, how: str) -> None:
     ENDS[how](ledger, clock)
-    assert heard(ledger, endings) == [A]
+    assert heard(ledger, listener) == [A]
     assert ledger.await_ends(SHARD, [A], FOR_MS) == [True]
 
 
-def test_what_a_schedule_cancels_is_published(ledger: Ledger, endings: Endings) -> None:
+def test_what_a_schedule_cancels_is_published(ledger: Ledger, listener: EndListener) -> None:
     put(ledger, overlap=Overlap.REPLACE)
     put(ledger, "t", overlap=Overlap.QUEUE)
     for id in ("s", "s", "t", "t"):
         fire(ledger, id)
-    assert heard(ledger, endings) == [Waited("default", "-", occurrence(1))]
+    assert heard(ledger, listener) == [Waited("default", "-", occurrence(1))]
     ledger.drop_schedule("default", "t")
-    assert heard(ledger, endings) == [Waited("default", "-", occurrence(2, "t"))]
+    assert heard(ledger, listener) == [Waited("default", "-", occurrence(2, "t"))]
 
 
 @pytest.mark.parametrize("how", STAYS)
-def test_what_goes_on_is_not_published(ledger: Ledger, clock: HandClock, endings: Endings, how: str) -> None:
+def test_what_goes_on_is_not_published(ledger: Ledger, clock: HandClock, listener: EndListener, how: str) -> None:
     STAYS[how](ledger, clock)
-    assert heard(ledger, endings) == []
+    assert heard(ledger, listener) == []
     assert ledger.await_ends(SHARD, [A], FOR_MS) == [False]
 
 
-def test_many_ends_of_one_settle_are_all_heard(ledger: Ledger, endings: Endings) -> None:
+def test_many_ends_of_one_settle_are_all_heard(ledger: Ledger, listener: EndListener) -> None:
     tenants = [f"t{n % 7}" for n in range(300)]
     ledger.add([new(f"a{n}", tenant=tenant) for n, tenant in enumerate(tenants)])
     leased = [task for _ in range(9) for task in claim(ledger)]
     ledger.settle(SHARD, [ending(task, (Ending.DONE, Ending.DROP)[n % 2]) for n, task in enumerate(leased)])
-    assert sorted(heard(ledger, endings)) == sorted(Waited("default", t, f"a{n}") for n, t in enumerate(tenants))
+    assert sorted(heard(ledger, listener)) == sorted(Waited("default", t, f"a{n}") for n, t in enumerate(tenants))
 
 
 def test_nothing_is_published_where_nobody_waits(ledger: Ledger, clock: HandClock) -> None:
-    with closing(ledger.endings()) as endings:
+    with closing(ledger.end_listener()) as listener:
         for how in ENDS.keys() - {"done and notified"}:
             ENDS[how](ledger, clock)
             ledger.cancel("default", ["a"])
@@ -195,7 +195,7 @@ def test_nothing_is_published_where_nobody_waits(ledger: Ledger, clock: HandCloc
         ledger.add([new("other", queue="waited", delay_ms=LEASE_MS)])
         ledger.await_ends(Shard("waited"), [], FOR_MS)
         ledger.cancel("waited", ["other"])
-        assert endings.hear(HEARD_S) == [Waited("waited", "-", "other")], "one shard's waiters cost no other anything"
+        assert listener.hear(HEARD_S) == [Waited("waited", "-", "other")], "one shard's waiters cost no other anything"
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -213,20 +213,20 @@ def test_a_look_at_more_than_one_script_takes_answers_for_each(ledger: Ledger) -
 
 
 def test_a_listener_is_woken_and_proved(ledger: Ledger) -> None:
-    with closing(ledger.endings()) as endings:
-        endings.prove()
-        endings.wake()
-        assert endings.hear(HEARD_S) == []
-        endings.prove()
+    with closing(ledger.end_listener()) as listener:
+        listener.prove()
+        listener.wake()
+        assert listener.hear(HEARD_S) == []
+        listener.prove()
 
 
 def test_a_wait_for_what_never_was_leaves_nothing(ledger: Ledger) -> None:
     assert ledger.await_ends(Shard("nowhere"), [Waited("nowhere", "-", "a")], FOR_MS) == [True]
     assert ledger.shards() == []
     ledger.add([new("a", queue="nowhere")])
-    with closing(ledger.endings()) as endings:
+    with closing(ledger.end_listener()) as listener:
         ledger.cancel("nowhere", ["a"])
         add(ledger, "b", delay_ms=LEASE_MS)
         ledger.await_ends(SHARD, [], FOR_MS)
         ledger.cancel("default", ["b"])
-        assert endings.hear(HEARD_S) == [A._replace(id="b")]
+        assert listener.hear(HEARD_S) == [A._replace(id="b")]

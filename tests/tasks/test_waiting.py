@@ -189,7 +189,7 @@ def test_a_fault_of_the_listener_leaves_nobody_waiting(
     def fault(*_: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(ledger, "endings", fault)
+    monkeypatch.setattr(ledger, "end_listener", fault)
     with pytest.raises(errors.StoreUnavailable, match="nobody listens"):
         app.waiting.wait("default", "a", timeout_s=PATIENCE_S)
     monkeypatch.undo()

@@ -40,7 +40,7 @@ def reshard(
     If the command is interrupted, run it again: until then the queue stays closed. If it was still waiting for running
     tasks, the old count opens the queue again, too.
 
-    At the end, set DUECOURSE_SHARDS to the new count in every function and client.
+    Afterwards, set DUECOURSE_SHARDS to the new count in every function and client.
 
     Examples:
 

@@ -423,7 +423,7 @@ class Waited(NamedTuple):
     id: str
 
 
-class Endings(Protocol):
+class EndListener(Protocol):
     """Ends of tasks, heard by one thread; every verb but `wake` raises StoreUnavailable once it may miss some."""
 
     def hear(self, timeout_s: float) -> Sequence[Waited]:

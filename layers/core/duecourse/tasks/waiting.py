@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from duecourse.base.batches import grouped
 from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable, WaitTimedOut
-from duecourse.ledger.operations import Endings, Waited
+from duecourse.ledger.operations import EndListener, Waited
 from duecourse.ledger.task import DEFAULT_TENANT, Shard, Task
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class CompletionWatcher:
         self._waiting: dict[Waited, set[Ended]] = {}
         self._new: list[Waited] = []
         self._missed: list[Waited] = []
-        self._hearing: Endings | None = None
+        self._hearing: EndListener | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
         self._is_away = False
@@ -103,7 +103,7 @@ class CompletionWatcher:
         try:
             while not self._ended():
                 try:
-                    with closing(self._ledger().endings()) as hearing:
+                    with closing(self._ledger().end_listener()) as hearing:
                         self._listen(hearing)
                 except StoreMisused as error:
                     self._fail(list(self._waiting), error)
@@ -119,7 +119,7 @@ class CompletionWatcher:
         self._is_away = True
         time.sleep(AGAIN_S)
 
-    def _listen(self, hearing: Endings) -> None:
+    def _listen(self, hearing: EndListener) -> None:
         """Serve until nobody has waited for STAYS_S. Raises StoreUnavailable."""
         with self._lock:
             self._hearing, self._new = hearing, []

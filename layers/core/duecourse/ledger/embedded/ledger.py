@@ -33,8 +33,8 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-class EmbeddedEndings:
-    """Ends of tasks in this process; implements Endings."""
+class EmbeddedEndListener:
+    """Ends of tasks in this process; implements EndListener."""
 
     def __init__(self, server: Server, channel: bytes) -> None:
         self._server = server
@@ -43,21 +43,21 @@ class EmbeddedEndings:
         server.listeners.add(self._on_message)
 
     def hear(self, timeout_s: float) -> list[Waited]:
-        """See Endings."""
+        """See EndListener."""
         try:
             return self._heard.get(timeout=max(0.0, timeout_s))
         except Empty:
             return []
 
     def prove(self) -> None:
-        """See Endings: no connection can be lost."""
+        """See EndListener: no connection can be lost."""
 
     def wake(self) -> None:
-        """See Endings."""
+        """See EndListener."""
         self._heard.put([])
 
     def close(self) -> None:
-        """See Endings."""
+        """See EndListener."""
         self._server.listeners.discard(self._on_message)
 
     def _on_message(self, channel: bytes, message: bytes) -> None:
@@ -103,9 +103,9 @@ class EmbeddedLedger(Ledger):
         self._server.listeners.add(on_message)
         return lambda: self._server.listeners.discard(on_message)
 
-    def endings(self) -> "EmbeddedEndings":
+    def end_listener(self) -> "EmbeddedEndListener":
         """Listen from now on: to ends of tasks in this process."""
-        return EmbeddedEndings(self._server, ended_channel(self._namespace).encode())
+        return EmbeddedEndListener(self._server, ended_channel(self._namespace).encode())
 
     def close(self) -> None:
         """Close the disk."""
