@@ -112,9 +112,9 @@ SHORTEST_TICK_S = 0.1
 LOG_TASKS = "DUECOURSE_LOG_TASKS"
 SHOWN = "DUECOURSE_STORE, REDIS_URL, or a Redis or Valkey started here"
 
-WITHOUT_PROJECT = """no project here: the stack has duecourse's functions alone
-  for kinds of a worker of yours:  DUECOURSE_TARGETS='{"report": "worker"}' duecourse up
-  for functions of yours:          duecourse init, in an empty folder
+WITHOUT_PROJECT = """no project here: the stack runs duecourse's own functions alone
+  to hand a kind to your worker:    DUECOURSE_TARGETS='{"report": "worker"}' duecourse up
+  to add functions of your own:     duecourse init, in an empty folder
 """
 
 HINTS = {

@@ -66,8 +66,8 @@ def united_environment(described: Iterable[Function], environment: Environment) 
 def _conflict(name: str, found: Mapping[str, list[str]]) -> str:
     values_text = ", ".join(f"{value!r} for {' and '.join(functions)}" for value, functions in found.items() if value)
     return (
-        f"{name} is {values_text}: functions that are threads of one process share their environment. "
-        "Give them one value, or --store redis://…, with which they are processes"
+        f"{name} is {values_text}, but functions that are threads of one process share their environment. "
+        "Give them one value, or give --store redis://…: then they are processes"
     )
 
 
