@@ -82,7 +82,7 @@ def test_variables_that_contradict_each_other_are_refused_by_name(tmp_path: Path
         "Three": function("app.echo", **variables(TABLE="b")),
     }
     with (
-        pytest.raises(HarnessError, match=r"TABLE is 'a' for One, 'b' for Two and Three: .* one value"),
+        pytest.raises(HarnessError, match=r"TABLE is 'a' for One, 'b' for Two and Three, but .* one value"),
         threads(tmp_path, torn),
     ):
         pass
