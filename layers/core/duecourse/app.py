@@ -146,7 +146,7 @@ class ExternalParts:
 
     @lazy
     def place(self) -> open_ledger.StoreLocation:
-        """Place of the ledger: read once where a secret names it, for the store and for the bells."""
+        """Place of the ledger: read once where a secret names it, for the ledger and for the bells."""
         return open_ledger.location_of(self.settings)
 
     def open_bells(self) -> BellServers:

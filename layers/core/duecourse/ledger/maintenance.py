@@ -130,7 +130,7 @@ SHOWN = 5
 
 @dataclass(eq=False)
 class Reshard:
-    """One change of one queue; `report` receives a line now and then, `wait` and `deaths` are as for the store.
+    """One change of one queue; `report` receives a line now and then, `wait` and `deaths` are as for a Ledger.
 
     Raises StoreMisused and StoreUnavailable.
     """

@@ -180,13 +180,13 @@ QUOTAS = {
     Reply.OVER_ADDS: "tenant_adds_per_minute",
     Reply.OVER_SCHEDULES: "tenant_max_schedules",
 }
-"""Quotas of a tenant, by what a store answers where one is used up."""
+"""Quotas of a tenant, by what the ledger answers where one is used up."""
 BEYOND = {
     Reply.BEYOND_PENDING: "tenant_max_pending",
     Reply.BEYOND_BYTES: "tenant_max_bytes",
     Reply.BEYOND_ADDS: "tenant_adds_per_minute",
 }
-"""Quotas of a tenant, by what a store answers where the whole of one is too little."""
+"""Quotas of a tenant, by what the ledger answers where the whole of one is too little."""
 
 
 class UniqueCondition(NamedTuple):

@@ -523,7 +523,7 @@ class Drainer:
         is away delays no other.
 
         Raises StoreUnavailable if the store or a shard does not come back or was not there at first. Raises
-        StoreMisused if a shard's queue has another number of shards than the store was given. Both errors are raised
+        StoreMisused if a shard's queue has another number of shards than the ledger was given. Both errors are raised
         after all other shards are worked.
         """
         drained, away = self.drain_reachable(shards, remaining_ms, triggers)

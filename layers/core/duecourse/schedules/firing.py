@@ -75,7 +75,7 @@ class Firer:
         self._calendar = calendar
 
     def fire(self, shard: Shard, due: Sequence[StoredSchedule], now: int) -> None:
-        """Fire schedules of a shard that are due at `now` (epoch ms). Raises what the store raises."""
+        """Fire schedules of a shard that are due at `now` (epoch ms). Raises the errors of the ledger."""
         ready = [one for one in due if not self._restarted(one, now)]
         self._ledger.fire(shard, [self.step(one, now)._replace(at=now) for one in ready])
 

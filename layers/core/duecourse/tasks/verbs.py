@@ -158,7 +158,7 @@ def stored(ledger: "Ledger", queue: str, id: str, tenant: str) -> Task:
 
 
 def add_all(ledger: "Ledger", tasks: Sequence[NewTask], seals: Seals | None) -> list[Reply]:
-    """Results of any number of tasks, added as many at a time as a store takes; without `seals` they stay in clear."""
+    """Replies to any number of tasks, added in parts that the ledger takes; without `seals` they stay in clear."""
     batches = batched(tasks, MAX_ADD)
     return [added.reply for some in batches for added in ledger.add(seals.sealed(some) if seals else some)]
 

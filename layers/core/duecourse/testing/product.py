@@ -382,7 +382,7 @@ class Duecourse:
         Raises ValueError for an instant that is past, TooManyRuns.
         """
         until, runs = self._until(to), 0
-        # After a jump of over a day, the store forgets nothing for ten minutes: one sweep comes before the last.
+        # After a jump of over a day, the ledger forgets nothing for ten minutes: one sweep comes before the last.
         bounds = (until - SWEEP_BEFORE_MS, until) if until - self._clock.now() > SWEEP_BEFORE_MS else (until,)
         with self._travelling():
             for bound in bounds:

@@ -1,4 +1,4 @@
-"""The ledger in this process: the store of Redis on a server that is here, and time that is moved by hand."""
+"""The ledger in this process: that of Redis on a server that is here, and time that is moved by hand."""
 
 import re
 import time
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CHANNEL = re.compile(r"\{(?P<queue>[^/}]+)/(?P<number>\d+)\}:head$")
 
 BellListener = Callable[[Shard, int], None]
-"""Receiver of a shard and the new time of its bell (0: none); it must not wait, raise or call the store."""
+"""Receiver of a shard and the new time of its bell (0: none); it must not wait, raise or call the ledger."""
 
 
 class SystemClock:
