@@ -206,9 +206,11 @@ CASES: dict[str, Case] = {
         lambda ledger: ledger.in_flight().admit("-", "b", 9, HOUR_MS),
     ),
     "a file of schedules": Case(
-        "file", lambda _: None, lambda ledger, _: ledger.schedule_files().begin(1, "x", [Entry("q", "-", "a")])
+        "schedule_file", lambda _: None, lambda ledger, _: ledger.schedule_files().begin(1, "x", [Entry("q", "-", "a")])
     ),
-    "functions that are warmed": Case("idle", lambda _: None, lambda ledger, _: ledger.warmth().idle(["f"], 1)),
+    "functions that are warmed": Case(
+        "idle_functions", lambda _: None, lambda ledger, _: ledger.warmth().idle(["f"], 1)
+    ),
     "a sweep": Case("sweep", _adds("sweep"), lambda ledger, _: ledger.sweep_all([Shard("sweep")], retention_ms=0)),
     "a wait": Case(
         "await", _adds("wait"), lambda ledger, _: ledger.await_ends(Shard("wait"), [Waited("wait", "-", "a")], 1)

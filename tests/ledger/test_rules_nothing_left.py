@@ -539,7 +539,7 @@ def schedules_whose_occurrences_are_cancelled(scene: Scene) -> None:
     scene.ledger.drop_schedule(QUEUE, "s")
 
 
-READ_ONLY = {"coming", "dead", "outlook", "own", "page", "schedules", "show", "stats", "throttle"}
+READ_ONLY = {"coming_kinds", "dead", "outlook", "page", "schedules", "show", "stats", "tenant_stats", "throttle"}
 """Scripts that change nothing."""
 OTHERS = {
     "close": "pauses a shard, whose tasks stay",
@@ -553,7 +553,7 @@ OTHERS = {
     **dict.fromkeys(["recount", "register", "unregister"], "the record of shards"),
     **dict.fromkeys(["request_begin", "request_end", "request_forget"], "requests with an Idempotency-Key"),
     **dict.fromkeys(["admit", "dismiss"], "queries in flight"),
-    **dict.fromkeys(["deploy", "file", "idle", "rekey"], "what deployments note"),
+    **dict.fromkeys(["deploy", "idle_functions", "rekey", "schedule_file"], "what deployments note"),
 }
 """Scripts by which no task leaves its place, each with what it does."""
 

@@ -143,7 +143,7 @@ class QueueOperations(LedgerBase):
             every = (*keys.fixed, keys.due(tenant))
             return len(every), (*every, tenant, LOOKED_AT, *FIELDS)
 
-        return self._runner.ask_all(ScriptRequest("own", request, self._read_own), shards)
+        return self._runner.ask_all(ScriptRequest("tenant_stats", request, self._read_own), shards)
 
     def _read_own(self, shard: Shard, answer: Any) -> Stats:
         now, scheduled, leased, done, dead, oldest, settings = answer
