@@ -18,25 +18,25 @@ def main() -> None:
     """Print the figures of both."""
     _tell("memory", EmbeddedLedger())
     with tempfile.TemporaryDirectory(prefix="duecourse-") as folder:
-        store = EmbeddedLedger(disk=LevelDisk(str(Path(folder) / "ledger")))
-        _tell("leveldb, synced", store)
-        store.close()
+        ledger = EmbeddedLedger(disk=LevelDisk(str(Path(folder) / "ledger")))
+        _tell("leveldb, synced", ledger)
+        ledger.close()
 
 
-def _tell(name: str, store: EmbeddedLedger) -> None:
+def _tell(name: str, ledger: EmbeddedLedger) -> None:
     tasks = [NewTask(f"t-{n}", "report", PAYLOAD) for n in range(COUNT)]
     singles = [NewTask(f"s-{n}", "report", PAYLOAD, delay_ms=HOUR_MS) for n in range(SINGLE)]
     began = time.perf_counter()
     for start in range(0, COUNT, MAX_ADD):
-        store.add(tasks[start : start + MAX_ADD])
+        ledger.add(tasks[start : start + MAX_ADD])
     bulk = COUNT / (time.perf_counter() - began)
     began = time.perf_counter()
     for task in singles:
-        store.add([task])
+        ledger.add([task])
     single = SINGLE / (time.perf_counter() - began)
     began = time.perf_counter()
-    while claimed := store.claim(Shard(), BATCH, lease_ms=60_000).tasks:
-        store.settle(Shard(), [Settlement(t.id, t.tenant, t.token, Ending.DONE) for t in claimed])
+    while claimed := ledger.claim(Shard(), BATCH, lease_ms=60_000).tasks:
+        ledger.settle(Shard(), [Settlement(t.id, t.tenant, t.token, Ending.DONE) for t in claimed])
     worked = COUNT / (time.perf_counter() - began)
     print(f"{name}: add {MAX_ADD} at a time {bulk:,.0f}/s, one by one {single:,.0f}/s")
     print(f"{name}: claim + settle {BATCH} at a time {worked:,.0f}/s")

@@ -210,12 +210,12 @@ def test_a_right_that_is_missing_is_named(lacking: str, redis_server: RedisServe
 @MATRIX
 def test_a_cluster_needs_two_commands_more(cluster: ClusterServers, recorder: Recorder) -> None:
     with connect(logged_in_to_each(cluster, Rights(cluster=True, replicas=True))) as client:
-        store = Ledger(client, sharding=Sharding({"default": 8}), wait=1)
-        store.add([new(str(n)) for n in range(20)])
-        assert len(store.shards()) == 8
-        for shard in store.shards():
-            claimed = store.claim(shard, 20, lease_ms=LEASE_MS).tasks
-            assert store.settle(shard, [ending(one, Ending.DONE) for one in claimed]) == [Settled.DONE] * len(claimed)
+        ledger = Ledger(client, sharding=Sharding({"default": 8}), wait=1)
+        ledger.add([new(str(n)) for n in range(20)])
+        assert len(ledger.shards()) == 8
+        for shard in ledger.shards():
+            claimed = ledger.claim(shard, 20, lease_ms=LEASE_MS).tasks
+            assert ledger.settle(shard, [ending(one, Ending.DONE) for one in claimed]) == [Settled.DONE] * len(claimed)
     login = Served(logged_in_to_each(cluster, Rights(NAMESPACE, bridge=True, cluster=True)))
     cluster.configure({"notify-keyspace-events": "Exe"})
     with cluster.client() as client, bridging(login, recorder, beat_s=0.1) as bridge:

@@ -40,18 +40,18 @@ class Ours:
 
     name = "duecourse"
 
-    def __init__(self, store: Ledger) -> None:
-        self._store = store
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
 
     def add(self, kind: str, at: Sequence[int]) -> None:
         """See Side."""
         tasks = [NewTask(new_id(), kind, json.dumps({"due": due, "pad": PAD}), due_at=due) for due in at]
         for first in range(0, len(tasks), MAX_ADD):
-            self._store.add(tasks[first : first + MAX_ADD])
+            self._ledger.add(tasks[first : first + MAX_ADD])
 
     def settled(self) -> int:
         """See Side."""
-        return self._store.stats(Shard()).done
+        return self._ledger.stats(Shard()).done
 
 
 class BullMq:

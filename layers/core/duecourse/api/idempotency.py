@@ -20,7 +20,7 @@ from duecourse.ledger.queue import quotas_of
 if TYPE_CHECKING:
     from duecourse.ledger.store.records import IdempotencyStore
 
-log = logging.getLogger("duecourse.requests")
+log = logging.getLogger("duecourse.api")
 
 GRACE_MS = 1_000
 """Time after the end of its function after which an unfinished request may be begun again."""
@@ -42,7 +42,7 @@ def idempotent(api: ApiGatewayResolver, next_middleware: NextMiddleware) -> Resp
     quota = quotas_of(asked.app.settings.tenant_quotas, asked.tenant).tenant_max_bytes or 0
     sent = KeyedRequest(asked.tenant, key, asked.fingerprint(), quota)
     lock_ms = api.lambda_context.get_remaining_time_in_millis() + GRACE_MS
-    return _unpack(_answer_once(asked.app.store.idempotency(), sent, lock_ms, do))
+    return _unpack(_answer_once(asked.app.ledger.idempotency(), sent, lock_ms, do))
 
 
 def _answer_once(store: "IdempotencyStore", sent: KeyedRequest, lock_ms: int, do: Callable[[KeyedTry], bytes]) -> bytes:
@@ -58,7 +58,7 @@ def _answer_once(store: "IdempotencyStore", sent: KeyedRequest, lock_ms: int, do
         raise KeyReused
     if claimed.state is RequestState.UNDER_WAY:
         raise KeyInUse(claimed.left_ms)
-    if claimed.state is RequestState.OVER:
+    if claimed.state is RequestState.OVER_QUOTA:
         raise QuotaExceeded(BYTES_QUOTA, claimed.left_ms)
     if claimed.state is RequestState.ENDED:
         return claimed.answer
@@ -70,7 +70,7 @@ def _answer_once(store: "IdempotencyStore", sent: KeyedRequest, lock_ms: int, do
         packed = do(this)
     except (InvalidInput, QuotaExceeded):
         # An earlier try may have done it, before a time passed or a quota was full: that must stay known.
-        is_new = claimed.state is RequestState.FRESH
+        is_new = claimed.state is RequestState.NEW
         _end(lambda: (store.forget if is_new else store.release)(sent, owner))
         raise
     except BaseException as error:

@@ -1,10 +1,10 @@
 """Router of the HTTP API, with what routes share, `/health`, `/docs` and `/openapi.json`.
 
 To add a route: its models in the `http.py` of its package, each field with a description (an answer's by `about`); its
-function in the `routes.py` beside it. The docstring is the summary in the OpenAPI document, the return type the
-answers (`Response[None]` is 204), `@rejects(…)` the errors of state, `@needs(Role…)` the role, `tenant()` the owner.
-A route without `@rejects` is described as having all errors; `@rejects()` has none. A route without `@needs` needs an
-operator.
+function in the `routes.py` beside it. In the OpenAPI document, its docstring is the summary, and its return type the
+answers (`Response[None]` is 204). `@rejects(…)` names the errors of state, `@needs(Role…)` the role. `tenant()` is the
+owner. A route without `@rejects` is described as having all errors; `@rejects()` has none. A route without `@needs`
+needs an operator.
 
 A changing request with an Idempotency-Key is answered once (`api/idempotency.py`). After a crash its route runs again.
 Then `current_request().new_id` gives the same ids, and a verb knows its own work by `current_request().keyed`. A POST
@@ -258,7 +258,7 @@ ANSWERS: dict[int, OpenAPIResponse] = {
 def health() -> Response[Health]:
     """Report whether the service accepts tasks."""
     try:
-        app().store.ping()
+        app().ledger.ping()
     except StoreUnavailable:
         return answer(503, UNAVAILABLE, problems.RETRY_AFTER)
     return answer(200, {"status": "ok", "store": "ok"})

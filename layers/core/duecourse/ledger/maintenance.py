@@ -111,9 +111,10 @@ class Scan:
 
 # Change of the number of a queue's shards.
 #
-# No other process may touch the queue meanwhile: its shards' meta has `<from>><to>#<who>`, and scripts reject each call
-# that does not give the same text. A task is put into its new shard before it is dropped from its old one, so that the
-# change may be killed at any point. The next run writes its own `who`, and puts again the tasks that were not dropped.
+# No other process may touch the queue meanwhile. So its shards' meta has `<from>><to>#<who>`, and scripts reject each
+# call that does not give the same text. The change may be killed at any point, for a task is put into its new shard
+# before it is dropped from its old one. The next run writes its own `who`, and puts again the tasks that were not
+# dropped.
 
 LOOK_S = 0.1
 FOREVER_MS = 10**15
@@ -122,7 +123,7 @@ SHOWN = 5
 
 @dataclass(eq=False)
 class Reshard:
-    """One change of one queue; `report` receives a line now and then, `wait` and `deaths` are as for the store.
+    """One change of one queue; `report` receives a line now and then, `wait` and `deaths` are as for a Ledger.
 
     Raises StoreMisused and StoreUnavailable.
     """
@@ -204,14 +205,16 @@ class Reshard:
     def _pause(self, patience_s: float) -> None:
         until = time.monotonic() + patience_s
         was = Sharding({self.queue: self._was})
-        store = Ledger(self.client, self.namespace, sharding=was, deaths=self.deaths)
+        ledger = Ledger(self.client, self.namespace, sharding=was, deaths=self.deaths)
         while leased := {shard: count for shard in self._shards if (count := self._close_one(shard, ""))}:
             if time.monotonic() >= until:
                 running = sum(leased.values())
-                self._give_up(f"{running} tasks of {self.queue} are leased: let them settle, or give a longer --wait")
-            self.report(f"paused; waiting for {sum(leased.values())} leases to end")
+                self._give_up(
+                    f"tasks of {self.queue} still run, {running} of them: let them end, or give a longer --wait"
+                )
+            self.report(f"{self.queue} is paused; tasks that still run: {sum(leased.values())}")
             for shard in leased:
-                store.sweep(shard, retention_ms=FOREVER_MS)  # takes back those that have lapsed
+                ledger.sweep(shard, retention_ms=FOREVER_MS)  # takes back those that have lapsed
             time.sleep(LOOK_S)
 
     def _close(self) -> None:
@@ -224,7 +227,7 @@ class Reshard:
         if ">" in recorded:
             self._refuse_another(recorded, self._was)
         elif shard.number < self._was and int(recorded) not in {self._was, self.to}:
-            raise StoreMisused(f"{self.queue} has {recorded} shards since another reshard ended: run this again")
+            raise StoreMisused(f"{self.queue} has {recorded} shards since another reshard ended: run the command again")
         leased, fence, paused, claimed_at = self._run("close", shard, (), (value,), recorded)[2:]
         self._fence = max(self._fence, fence)
         self._paused = self._paused or bool(paused)
@@ -234,7 +237,7 @@ class Reshard:
     def _give_up(self, why: str) -> NoReturn:
         """Open the shards as they were, unless tasks have moved already."""
         if self._has_moved():
-            raise StoreMisused(f"{why}; {self.queue} stays closed until this is run again")
+            raise StoreMisused(f"{why}; {self.queue} stays closed until the command is run again")
         self._claimed_at = 0  # their logs are as they were
         for shard in self._shards:
             self._reopen(shard, self._was, self._meta(shard) or str(self._was))
@@ -272,7 +275,9 @@ class Reshard:
         for sid, problem in self._scan.unreadable.items():
             self._give_up(f"the record of {sid} in {self.queue} cannot be read: {problem}")
         if meet:
-            self._give_up(f"ids that are in several groups would meet in one shard: {', '.join(meet[:SHOWN])}")
+            self._give_up(
+                f"tasks of different groups have the same id, and would meet in one shard: {', '.join(meet[:SHOWN])}"
+            )
         return len(seen)
 
     def _empty(self, shard: Shard) -> int:

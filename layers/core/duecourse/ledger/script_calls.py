@@ -128,14 +128,14 @@ def _linked(verb: str) -> "Linked":
 
 # The verbs' scripts on a client: keys and arguments, repeats after a lost reply, and the meaning of Redis's errors.
 
-log = logging.getLogger("duecourse.store")
+log = logging.getLogger("duecourse.ledger")
 
 T = TypeVar("T")
 Request: TypeAlias = tuple[int, Sequence[Argument]]
 """Everything that a script gets, keys first, and in front the number of its keys; behind them `Scripts.clock`, where it
 is not one of READS."""
 
-READS = frozenset({"coming", "outlook", "own", "page", "schedules", "show", "stats", "throttle"})
+READS = frozenset({"coming_kinds", "outlook", "page", "schedules", "show", "stats", "tenant_stats", "throttle"})
 """Verbs that write nothing; any other gets the clock as its first argument, and is valid for a time."""
 ONCE = frozenset({"bulk", "cancel", "claim", "replay", "unschedule"})
 """Verbs that are not sent again after a lost reply: run twice, they would lease or report something else. What a lost

@@ -179,7 +179,7 @@ def pack_version(seen: Version | None) -> str:
 
 # Answers of the Lua scripts as the domain's values; of the longest, each place has a name, in the order of RETURNS.
 
-log = logging.getLogger("duecourse.store")
+log = logging.getLogger("duecourse.ledger")
 
 REPLIES = {
     1: Reply.CREATED,

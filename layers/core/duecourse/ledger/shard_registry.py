@@ -18,7 +18,7 @@ from duecourse.ledger.script_calls import Scripts
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, Shard
 
-log = logging.getLogger("duecourse.store")
+log = logging.getLogger("duecourse.ledger")
 
 KEPT_S = 60.0
 """Time for which a process takes for granted that a shard is registered: a failover may lose that."""
@@ -179,7 +179,7 @@ class ShardRegistry:
         """Make a step of the search for shards with tasks that are not registered, if one is due, and register them.
 
         A failover may lose the record, which is on a node of its own. The search goes over all keys of each node, and
-        then from the first again; a node that does not answer is left for another time.
+        then from the first again. A node that does not answer is left for another time.
         """
         if time.monotonic() - self._searched_at < SEARCH_S:
             return

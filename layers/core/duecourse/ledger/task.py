@@ -589,7 +589,7 @@ class Settlement(NamedTuple):
 
     `due_at` is used where given, else `delay_ms` after the server's now (again, retry, release).
     `state` is JSON text, None to leave it. `detail` is the error or reason; `result` the JSON text of Done's result.
-    `late_ms` is the time from the due time to the first line of the handler; -1 if nothing ran, or if a begin has
+    `late_ms` is the time from the due time to the first line of the handler. It is -1 if nothing ran, or if a begin has
     counted it. `waited_ms` is the part of that time after the claim.
     """
 
@@ -678,10 +678,9 @@ def was_begun_by(token: str, delivery: str, invocation: str) -> bool:
 
 # Completion notifications: each is a task in the ended task's shard, which reports the end.
 #
-# The id of a notification names the ended task, its generation and its last run; the `~` in it keeps it apart from any
-# id
-# that a user can give. The step that ends the task also adds the notification. It has the ended task's group only to be
-# in the same shard.
+# The id of a notification names the ended task, its generation and its last run. No id that a user can give has its
+# `~`. The step that ends the task also adds the notification. It has the ended task's group only to be in the same
+# shard.
 
 ON_REQUEST = ("payload", "result")
 """Parts of the ended task that a notification carries only if `include` names them."""

@@ -195,37 +195,37 @@ class Reminders:
 
     def __init__(
         self,
-        store: "Ledger",
+        ledger: "Ledger",
         calendar: "Calendar",
         one_offs: OneOffReminders,
         by: str = KIND,
         keyed: KeyedTry | None = None,
     ) -> None:
-        self._store = store
+        self._ledger = ledger
         self._calendar = calendar
         self._one_offs = one_offs
         self._by = by
         self._keyed = keyed
-        self._schedules = Schedules(store, calendar, lambda task: task, by)
+        self._schedules = Schedules(ledger, calendar, lambda task: task, by)
         self._checks = SeriesChecks(calendar, one_offs)
-        self._occurrences = Occurrences(store, calendar, one_offs)
+        self._occurrences = Occurrences(ledger, calendar, one_offs)
 
     def with_source(self, by: str, keyed: KeyedTry | None = None) -> "Reminders":
         """The same verbs for another source of requests; `keyed` is the try of a request that carries a key."""
-        return Reminders(self._store, self._calendar, self._one_offs.with_source(by), by, keyed)
+        return Reminders(self._ledger, self._calendar, self._one_offs.with_source(by), by, keyed)
 
     def add(self, asked: Reminder | Series, tenant: str = DEFAULT_TENANT) -> Made:
         """Add a reminder. The same one again changes nothing; another under a live one's id is a Conflict.
 
         A repeat finds what its first try added. Raises ChangedSince where another request added one since that try.
         """
-        stored = self._store.schedule(QUEUE, asked.id, tenant)
+        stored = self._ledger.schedule(QUEUE, asked.id, tenant)
         if stored is None:
             return self._add_series(asked, tenant) if isinstance(asked, Series) else self._add_one_off(asked, tenant)
         is_own = self._keyed is not None and stored.schedule.added_by == self._keyed.mark().hex()
         if isinstance(asked, Series) and (is_own or Series.of(stored.schedule).matches(asked)):
             self._occurrences.revive(asked.id, stored.schedule.rule, tenant)  # the add before may have been cut off
-            self._store.confirm(self._store.shard_of(QUEUE, "", asked.id))
+            self._ledger.confirm(self._ledger.shard_of(QUEUE, "", asked.id))
             return Made(is_own, [], self._status(stored, tenant))
         if self._keyed and self._keyed.may_be_newer(stored.created_at):
             raise ChangedSince
@@ -234,12 +234,12 @@ class Reminders:
     def _add_one_off(self, asked: Reminder, tenant: str) -> Made:
         # An occurrence's id would take the reminder's place. `Name.of` raises TaskDamaged for all other ids.
         with suppress(TaskDamaged):
-            if self._store.schedule(QUEUE, Name.of(asked.id).series, tenant):
+            if self._ledger.schedule(QUEUE, Name.of(asked.id).series, tenant):
                 raise ScheduleExists("This id is one of an occurrence: move that, or choose another id.")
         return self._one_offs.add(asked, tenant, self._keyed)
 
     def _add_series(self, asked: Series, tenant: str) -> Made:
-        now = self._store.now()
+        now = self._ledger.now()
         self._one_offs.check_free(asked.id, tenant)
         until = self._checks.check(asked, now, tenant, starting=True)
         series = replace(asked, since=now, first=asked.rule.starts_at)
@@ -252,22 +252,22 @@ class Reminders:
         """Each message of an add, as its recipient would read it; of a series, those of its first start."""
         if isinstance(asked, Reminder):
             return self._one_offs.preview(asked, tenant)
-        self._checks.check(asked, self._store.now(), tenant, starting=True)
+        self._checks.check(asked, self._ledger.now(), tenant, starting=True)
         return self._one_offs.preview(asked.reminder(asked.rule.starts_at, asked.rule.starts_at), tenant)
 
     def preview_standing(self, id: str, tenant: str = DEFAULT_TENANT) -> list[Shown]:
         """Each message of an existing reminder; of a series, those of its next start."""
-        stored = self._store.schedule(QUEUE, id, tenant)
+        stored = self._ledger.schedule(QUEUE, id, tenant)
         if stored is None:
             return self._one_offs.preview_standing(id, tenant)
-        start = next(self._calendar.times(stored.schedule.rule, self._store.now()), None)
+        start = next(self._calendar.times(stored.schedule.rule, self._ledger.now()), None)
         return (
             [] if start is None else self._one_offs.preview(Series.of(stored.schedule).reminder(start, start), tenant)
         )
 
     def get(self, id: str, tenant: str = DEFAULT_TENANT) -> ReminderStatus:
         """Status of a reminder. Raises TaskNotFound."""
-        stored = self._store.schedule(QUEUE, id, tenant)
+        stored = self._ledger.schedule(QUEUE, id, tenant)
         if stored is None:
             return self._one_offs.get(id, tenant)
         status = self._status(stored, tenant)
@@ -283,7 +283,7 @@ class Reminders:
         """
         saw = self._first_saw(lambda: self._look(id, tenant))
         for _ in range(TRIES):
-            stored = self._store.schedule(QUEUE, id, tenant)
+            stored = self._ledger.schedule(QUEUE, id, tenant)
             if isinstance(saw, SeriesSeen) and (stored is None or saw != SeriesSeen.of(stored)):
                 return self._finish_change(stored, tenant)
             if stored is None:
@@ -306,7 +306,7 @@ class Reminders:
 
     def _look(self, id: str, tenant: str) -> Seen:
         """A reminder of any kind as it is now. Raises TaskNotFound."""
-        stored = self._store.schedule(QUEUE, id, tenant)
+        stored = self._ledger.schedule(QUEUE, id, tenant)
         if stored:
             return SeriesSeen.of(stored)
         name = self._occurrence_name(id, tenant)
@@ -314,8 +314,8 @@ class Reminders:
 
     def _look_at(self, name: Name, tenant: str) -> OccurrenceSeen:
         """An occurrence as it is now. Raises TaskNotFound."""
-        stored, _ = self._occurrence(name, self._store.now(), tenant)
-        seen = self._store.seen(QUEUE, occurrence_id(*name), tenant)
+        stored, _ = self._occurrence(name, self._ledger.now(), tenant)
+        seen = self._ledger.seen(QUEUE, occurrence_id(*name), tenant)
         return OccurrenceSeen(seen.version.generation if seen else 0, stored.created_at if stored else 0)
 
     def _finish_change(self, stored: StoredSchedule | None, tenant: str) -> Moved:
@@ -340,11 +340,11 @@ class Reminders:
 
     def _occurrence_name(self, id: str, tenant: str) -> Name | None:
         """The occurrence whose reminder has this id, None for none."""
-        task = self._store.get(QUEUE, id, tenant) if "@" in id else None
+        task = self._ledger.get(QUEUE, id, tenant) if "@" in id else None
         return Name.of(id) if task and task.kind == SERIES_KIND and task.status in LIVE else None
 
     def _change_series(self, stored: StoredSchedule, asked: SeriesChange, tenant: str) -> SeriesStatus:
-        now, before = self._store.now(), Series.of(stored.schedule)
+        now, before = self._ledger.now(), Series.of(stored.schedule)
         fields = {name: value for name, value in asked.fields.items() if name != "rule"}
         wanted = replace(before, rule=replace(before.rule, **asked.fields.get("rule", {})), **fields)
         until = self._checks.check(wanted, now, tenant, starting="starts_at" in asked.named)
@@ -372,7 +372,7 @@ class Reminders:
         saw = self._first_saw(lambda: self._look(id, tenant))
         if saw:
             self._cancel_again(id, saw, tenant, force=force)
-        elif self._store.drop_schedule(QUEUE, id, tenant):
+        elif self._ledger.drop_schedule(QUEUE, id, tenant):
             self._occurrences.update_all(id, None, tenant, force=force)
         elif name := self._occurrence_name(id, tenant):
             self._cancel_occurrence(name, tenant, None, force=force)
@@ -386,8 +386,8 @@ class Reminders:
             case OneOffSeen(messages):
                 self._one_offs.cancel(id, force=force, tenant=tenant, saw=messages)
             case SeriesSeen(created_at):
-                self._store.drop_schedule(QUEUE, id, tenant, created_at=created_at)
-                if self._store.schedule(QUEUE, id, tenant) is None:
+                self._ledger.drop_schedule(QUEUE, id, tenant, created_at=created_at)
+                if self._ledger.schedule(QUEUE, id, tenant) is None:
                     self._occurrences.update_all(id, None, tenant, force=force)
 
     def move_occurrence(self, id: str, nominal: int, starts_at: int, tenant: str = DEFAULT_TENANT) -> Moved:
@@ -399,7 +399,7 @@ class Reminders:
         return self._move_occurrence(name, starts_at, tenant, self._first_saw(lambda: self._look_at(name, tenant)))
 
     def _move_occurrence(self, name: Name, starts_at: int, tenant: str, saw: Seen | None) -> Moved:
-        stored, mark = self._occurrence(name, self._store.now(), tenant)
+        stored, mark = self._occurrence(name, self._ledger.now(), tenant)
         is_other = False
         if saw:
             seen = self._look_at(name, tenant)
@@ -435,7 +435,7 @@ class Reminders:
 
     def _cancel_occurrence(self, name: Name, tenant: str, saw: Seen | None, *, force: bool) -> None:
         try:
-            _, mark = self._occurrence(name, self._store.now(), tenant)
+            _, mark = self._occurrence(name, self._ledger.now(), tenant)
             seen = self._look_at(name, tenant) if saw else None
         except TaskNotFound:
             if saw:
@@ -452,7 +452,7 @@ class Reminders:
     def _occurrence(self, name: Name, now: int, tenant: str) -> tuple[StoredSchedule | None, Mark]:
         """The series of an occurrence that is to come, if there is one still, and its mark. Raises TaskNotFound."""
         id = occurrence_id(*name)
-        task, stored = self._store.get(QUEUE, id, tenant), self._store.schedule(QUEUE, name.series, tenant)
+        task, stored = self._ledger.get(QUEUE, id, tenant), self._ledger.schedule(QUEUE, name.series, tenant)
         if task and task.kind == SERIES_KIND and task.status in LIVE:
             return stored, Mark.of(task)
         if stored and name.nominal > now and self._occurrences.is_start(stored.schedule.rule, name.nominal):
@@ -461,17 +461,17 @@ class Reminders:
 
     def _put_mark(self, name: Name, mark: Mark, tenant: str) -> None:
         """Store a change by hand: its task replaces the series' own."""
-        task = mark.task(*name, self._store.now(), tenant, self._by)
-        require_room(self._store.add([task]), "starts_at")
+        task = mark.task(*name, self._ledger.now(), tenant, self._by)
+        require_room(self._ledger.add([task]), "starts_at")
 
     def _stored(self, id: str, tenant: str) -> StoredSchedule:
-        stored = self._store.schedule(QUEUE, id, tenant)
+        stored = self._ledger.schedule(QUEUE, id, tenant)
         if stored is None:
             raise TaskNotFound(id, QUEUE, tenant, what="reminder")
         return stored
 
     def _status(self, stored: StoredSchedule, tenant: str) -> SeriesStatus:
-        series, now = Series.of(stored.schedule), self._store.now()
+        series, now = Series.of(stored.schedule), self._ledger.now()
         standing = [_as_standing(task) for task in self._occurrences.tasks(series.id, tenant) if task.status in LIVE]
         by_hand = {one.nominal for one in standing if one.state != "standing"}
         times = (at for at in self._calendar.times(stored.schedule.rule, now) if at not in by_hand)

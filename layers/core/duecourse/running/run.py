@@ -222,7 +222,7 @@ def _last_run(task: Task) -> Run | None:
 
 # Running one task: handle, keep the result, say how the lease ends.
 
-log = logging.getLogger("duecourse.engine")
+log = logging.getLogger("duecourse.running")
 
 Kind: TypeAlias = Callable[[Task], Outcome | None]
 """Handler of a task; None is Done."""

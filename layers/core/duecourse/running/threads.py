@@ -87,7 +87,7 @@ class Threads:
 
 # In-flight work of one drain, split into batches that a thread pool runs.
 
-log = logging.getLogger("duecourse.drain")
+log = logging.getLogger("duecourse.running")
 
 LOOK_AGAIN_S = 0.1
 """Time after which a drain that waits for slow tasks looks for due ones, and gives back those behind the slow."""

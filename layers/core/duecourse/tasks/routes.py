@@ -95,7 +95,7 @@ def list_tasks(
     limit: Annotated[PageLimit, Query(description="Maximum number of tasks.")] = DEFAULT_PAGE,
 ) -> PageAnswer:
     """List the tasks of a queue, by state and time."""
-    wanted = TaskFilter(state, kind or "", group or "", error or "", since_at(since, app().store.now))
+    wanted = TaskFilter(state, kind or "", group or "", error or "", since_at(since, app().ledger.now))
     return show_page(app().tasks.page(queue, wanted, start_of(cursor, wanted), limit, tenant()))
 
 

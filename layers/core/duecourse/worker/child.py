@@ -177,7 +177,7 @@ class WorkerProcess:
         self._queues = frozenset(queues)
         self._own = frozenset(handlers)
         self._ends_at = inf
-        self._extender = LeaseExtender(app.store)
+        self._extender = LeaseExtender(app.ledger)
         self._threads = Threads(size_of(app, handlers))
         kinds: dict[str, Kind] = _built_in(app)
         kinds.update({kind: partial(handler.run, app) for kind, handler in handlers.items()})
@@ -185,7 +185,7 @@ class WorkerProcess:
         # A kind of its own is never handed over, whatever the settings say.
         runner = app.runner(kept.get, app.seals.opened, self._run_isolated)
         targets = app.targets_with(kept, own=handlers)
-        self._drain = ContinuousDrain(app.store, runner, targets, self._threads, STEP_MS, app.fire, board)
+        self._drain = ContinuousDrain(app.ledger, runner, targets, self._threads, STEP_MS, app.fire, board)
         self._bridge = Bridge(app.open_bells(), self, in_flight=1)
         self._stopped = threading.Event()
         self._faulty = threading.Event()
@@ -203,7 +203,7 @@ class WorkerProcess:
         """Load modules that the first task needs, and store the kinds; while the store is away, a tick does that."""
         self._app.load_calendar()
         with suppress(StoreUnavailable, StoreMisused):
-            self._app.store.warmth().get_ready()
+            self._app.ledger.warmth().get_ready()
             self._app.write_deployed(self._own)
 
     def wait_ready(self, timeout: float) -> bool:

@@ -118,8 +118,9 @@ class _Change:
 
 # A keyspace in a folder of this machine, by LevelDB: each change is one write, on disk before it is answered.
 #
-# A key is its kind's letter (`h` a hash, `s` a sorted set), the length of the ledger's key (2 bytes), that key, and the
-# field or member. A value is a hash's, or a score as text. All is read when the folder is opened, and nothing later.
+# A key begins with its kind's letter (`h` a hash, `s` a sorted set) and the length of the ledger's key (2 bytes). Then
+# come that key, and the field or member. A value is a hash's, or a score as text. All is read when the folder is
+# opened, and nothing later.
 
 SCHEME = "leveldb://"
 LAYOUT = b"duecourse keyspace %d" % VERSION
@@ -143,9 +144,9 @@ class LevelDisk:
     def __init__(self, path: str) -> None:
         """Open the folder at `path` (absolute), made where it is missing.
 
-        Raises StoreInUse where somebody has it open, StoreMisused where it is damaged or no folder for this,
-        OtherVersion where another release wrote it, and StoreUnavailable where the disk fails. Before a StoreMisused
-        nothing is written to the database.
+        Raises StoreInUse where somebody has it open, and StoreUnavailable where the disk fails. Raises StoreMisused
+        where it is damaged or no folder for this, before anything is written to the database. Raises OtherVersion
+        where another release wrote it.
         """
         self._folder = Path(path)
         _prepare(self._folder)

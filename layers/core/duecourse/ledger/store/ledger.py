@@ -7,11 +7,12 @@ its capability, and rows to the model of the property test, `tests/support/ledge
 `lua/<verb>.lua`, headed by one sentence, KEYS, ARGV and RETURNS; rejections are negative numbers. Its values are in
 `operations.py`, and `script_codec.py` makes its answer one of them.
 
-A script over many tasks stops once `shard.weight >= record.BYTES`, answers for those that it did, and is called again
-(`in_steps`); it has a row in `tests/ledger/test_redis_script_bounds.py`. A script that must run while Redis is out of
-memory begins with ZREM. One that ends tasks notes each end by `record.put` or `record.note_end`, and reports it by
-`ends.tell`, with a row in ENDS of `tests/tasks/test_rules_waiting.py` and of `tests/schedules/test_rules_schedules.py`.
-Every script that changes a shard ends in `bell.hang()`. Time is TIME's. No key except the bell has a TTL.
+A script over many tasks stops once `shard.weight >= record.BYTES`, and answers for those that it did. It is called
+again for the others (`in_steps`), and has a row in `tests/ledger/test_redis_script_bounds.py`. A script that must run
+while Redis is out of memory begins with ZREM. One that ends tasks notes each end by `record.put` or `record.note_end`,
+and announces it by `announce.ends`. It has a row in ENDS of `tests/tasks/test_rules_waiting.py`, and of
+`tests/schedules/test_rules_schedules.py`. Every script that changes a shard ends in `bell.hang()`. Time is TIME's. No
+key except the bell has a TTL.
 
 A verb that must not be sent twice is in ONCE (`script_calls.py`), one that replicas must have in REPLICATED
 (`base.py`). One that writes nothing is in READS (`script_calls.py`), and in READ_ONLY of

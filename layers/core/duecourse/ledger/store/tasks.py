@@ -410,7 +410,7 @@ class TaskOperations(LedgerBase):
     ) -> list[Reply]:
         """Cancel scheduled tasks and delete dead ones, in the same steps as `move`.
 
-        Also take a leased task from its worker with `force`, and cancel it together with a waiting replacement; the
+        With `force`, also take a leased task from its worker, and cancel it together with a waiting replacement. The
         record is then that of the replacement. With `newest`, a task of a later generation, or with a replacement of a
         later one, is answered CHANGED and left alone.
         """
