@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from duecourse.api.request import MAX_VALUES, has_more_values
+from duecourse.api.request import MAX_BATCH_BYTES, MAX_VALUES, has_more_values
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.tasks.http import MAX_BATCH, MAX_BATCH_BYTES
+from duecourse.tasks.http import MAX_BATCH
 from duecourse_local.harness.aws.events import HttpRequest, http_event
 from duecourse_local.harness.aws.http_api import payload_of
 from duecourse_local.harness.aws.invocation import MAX_SYNC_BYTES

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from duecourse.api.request import MAX_VALUES, has_more_values
+from duecourse.api.request import MAX_BATCH_BYTES, MAX_VALUES, has_more_values
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.task import Status
-from duecourse.tasks.http import MAX_BATCH, MAX_BATCH_BYTES
+from duecourse.tasks.http import MAX_BATCH
 from tests.support.clock import HandClock
 from tests.support.cpu import LINEAR, growth
 from tests.support.ledger import bring, stored_task

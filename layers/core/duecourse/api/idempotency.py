@@ -31,7 +31,7 @@ BYTES_QUOTA = "tenant_max_bytes"
 def idempotent(api: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
     """Middleware: do a changing request with a key once; pass any other request on."""
     asked = current_request()
-    key = asked.key()
+    key = asked.key
     if key is None:
         return next_middleware(api)
 

@@ -42,9 +42,8 @@ from duecourse.api import problems
 from duecourse.api.authorization import Role
 from duecourse.api.fields import AnyTaskId, Flag, Name, about
 from duecourse.api.problems import CONTENT_TYPE, MethodNotAllowed, NoSuchRoute, Problem
-from duecourse.api.request import app, current_request
+from duecourse.api.request import Request, app, current_request
 from duecourse.base.hints import near_name
-from duecourse.base.metrics import AddedLine, measure
 from duecourse.errors import (
     MAX_FIELD,
     DuecourseError,
@@ -113,11 +112,6 @@ def problem_response(problem: Problem) -> Response[Any]:
     return Response(problem.status, CONTENT_TYPE, json.dumps(problem.document), {**problem.headers})
 
 
-def count_added(tasks: int) -> None:
-    """Count tasks taken."""
-    measure(AddedLine(Added=tasks))
-
-
 SIGNING = re.compile("x-amz-", re.IGNORECASE)
 """Beginning of the parameters by which a request may be signed in its URL, which are API Gateway's."""
 
@@ -133,46 +127,39 @@ class Api(APIGatewayHttpResolver):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._later: dict[str, str] = {}
+        self.later: dict[str, str] = {}
+        """Modules of routes that were not asked for yet, by the first part of their paths."""
         self._including = threading.RLock()
 
     def include_later(self, first_part: str, module: str) -> None:
         """Have a module's `router` serve the paths that begin with this part, once one of them is asked for."""
-        self._later[first_part] = module
+        self.later[first_part] = module
 
     def include(self, first_part: str) -> None:
         """Import the routes of paths that begin with this part, unless they are there."""
-        with self._including:  # a thread that finds them there finds them whole
-            if first_part in self._later:
-                self.include_router(import_module(self._later[first_part]).router)
-                del self._later[first_part]
+        with self._including:
+            if first_part in self.later:
+                self.include_router(import_module(self.later[first_part]).router)
+                del self.later[first_part]  # now: a thread that finds them gone from here finds them whole
 
     def every_route(self) -> Sequence[Route]:
         """All routes, those too that were not asked for yet."""
-        for part in [*self._later]:
+        for part in [*self.later]:
             self.include(part)
         return self._every
 
     def has(self, route: Route) -> bool:
         """True for a route of this Api; False for the router's own, which answers where none was found."""
-        return any(route is one for one in self._every)
+        return route in self._static_routes or route in self._dynamic_routes
 
-    def role_of(self, route: Route) -> Role | None:
-        """Role that a route needs, None for none."""
-        found: Role | None = getattr(route.func, ROLE, Role.OPERATOR)
-        return found
-
-    def check_parameters(self) -> None:
+    def check_parameters(self, request: Request) -> None:
         """Reject a query parameter that its route does not have: a misspelt filter finds all. Raises InvalidInput."""
-        given = self.current_event.query_string_parameters
-        if not given:
-            return
         asked = (self.current_event.http_method, self.request.route)
         for route in self._every:
             if route.include_in_schema and (route.method, route.openapi_path) == asked:
-                known = [*(one.alias for one in route.dependant.query_params), *current_request().own_parameters]
+                known = [*(one.alias for one in route.dependant.query_params), *request.own_parameters]
                 listed = f"known: {', '.join(known) or 'none'}"
-                unknown = [name for name in given if name not in known and not SIGNING.match(name)]
+                unknown = [name for name in request.parameters if name not in known and not SIGNING.match(name)]
                 if unknown:
                     nears = [(name[:MAX_FIELD], near_name(name, known)) for name in unknown]
                     problem = "is not a parameter of this route"
@@ -229,8 +216,10 @@ def check(api: Any, next_middleware: NextMiddleware) -> Response[Any]:
     if not api.has(route):
         answer: Response[Any] = api.unmatched()
         return answer
-    current_request().check(api.role_of(route))
-    api.check_parameters()
+    request = current_request()
+    request.check(getattr(route.func, ROLE, Role.OPERATOR))
+    if request.parameters:
+        api.check_parameters(request)
     return next_middleware(api)
 
 

@@ -204,8 +204,3 @@ if TYPE_CHECKING:
 else:
     TaskBody = Annotated[AddTask, WrapValidator(_parse_body)]
     BatchBody = Annotated[AddBatch, WrapValidator(_parse_batch_body)]
-
-
-def assign_tenant(task: NewTask, tenant: str, name: Callable[[], str]) -> NewTask:
-    """A task of such a body as its tenant's, with an id of `name` where none was given."""
-    return task if task.id and tenant == task.tenant else task._replace(id=task.id or name(), tenant=tenant)

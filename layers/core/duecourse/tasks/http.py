@@ -355,8 +355,6 @@ def _show_run(run: Run) -> RunView:
 # The request and answer of `/tasks/batch`.
 
 MAX_BATCH = 1_000
-MAX_BATCH_BYTES = 6 * 1024 * 1024
-"""Maximum size of a request at Lambda, the event around it included."""
 
 
 class AddBatch(Strict):
