@@ -183,6 +183,13 @@ def test_a_poll_ends_within_a_year(ledger: EmbeddedLedger, door: str, deadline: 
     assert ledger.shards() == []
 
 
+@pytest.mark.parametrize("door", POLLS)
+def test_an_error_of_a_poll_names_its_url_and_its_interval(ledger: EmbeddedLedger, door: str) -> None:
+    found = POLLS[door]({"kind": "poll", "payload": {**POLL, "url": "http://127.0.0.1/", "interval": 0.1}})
+    assert found.keys() == {"payload.url", "payload.interval"}
+    assert ledger.shards() == []
+
+
 @pytest.mark.parametrize(
     "wrong_part", [{"payload": {**POLL, "interval": 0.1}}, {"payload": POLL, "deadline": "P9999D"}]
 )

@@ -275,10 +275,6 @@ class ExternalParts:
         """Policy of calls to the web."""
         return Egress.of(self.settings.egress_allow)
 
-    def url_problem(self, url: str, headers: Mapping[str, str]) -> str:
-        """Reason why no call with these headers may go to this URL, or ""; nothing is looked up."""
-        return self.egress.problem_of(url, headers)
-
     @lazy
     def numbers(self) -> "Numbers":
         """Rule of the numbers that SMS may go to. Raises TemplatesMissing."""
@@ -593,7 +589,7 @@ class App(ExternalParts):
             self.ledger,
             self.results,
             self.allowed_kinds,
-            self.url_problem,
+            self.egress.problem_of,
             self.seals,
             least_interval_ms=self.settings.poll_interval_ms,
             results_at=self.results_at,
@@ -668,7 +664,7 @@ class App(ExternalParts):
             self.results,
             call,
             QueryLimits(limits, given.tenant_max_queries, given.poll_interval_ms),
-            self.url_problem,
+            self.egress.problem_of,
             self.seals,
             results_named=self.results_named,
         )
@@ -682,7 +678,7 @@ class App(ExternalParts):
     def one_off_reminders(self) -> OneOffReminders:
         """Operations on one-off reminders."""
         most = self.settings.reminder_messages
-        return OneOffReminders(self.ledger, self.write, self.url_problem, self.seals, self.number_problem, most)
+        return OneOffReminders(self.ledger, self.write, self.egress.problem_of, self.seals, self.number_problem, most)
 
     @lazy
     def reminders(self) -> Reminders:

@@ -14,8 +14,8 @@ from duecourse.ledger.operations import FORGET_MS, PATIENCE_MS, KeyedTry, Move, 
 from duecourse.ledger.query import KIND, KNOWN, LEAST_INTERVAL_MS, Known, Query, QueryState, QueryStatus, queue_of
 from duecourse.ledger.queue import QueueChanges
 from duecourse.ledger.task import DEFAULT_TENANT, ORIGINS, Change, NewTask, Settlement, Status, Task
-from duecourse.tasks.kinds import UrlPolicy, check_url, known_headers
-from duecourse.tasks.verbs import check_interval, require_room
+from duecourse.tasks.kinds import UrlPolicy, check_interval, check_url, known_headers
+from duecourse.tasks.verbs import require_room
 
 if TYPE_CHECKING:
     from duecourse.ledger.store.ledger import Ledger

@@ -1,7 +1,6 @@
 """Operations of callers on tasks, one or many; tasks from watched keys; the content of completion notifications."""
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache
@@ -11,7 +10,7 @@ from duecourse import errors
 from duecourse.base.batches import batched
 from duecourse.base.json_text import Json, dump_json
 from duecourse.base.masking import masked_error
-from duecourse.base.times import format_duration, format_instant, parse_duration
+from duecourse.base.times import format_instant
 from duecourse.errors import DuecourseError, FieldError, InvalidInput, TaskDamaged, TaskNotFound, bounded
 from duecourse.guard.seals import Seals
 from duecourse.ledger.many_tasks import (
@@ -40,7 +39,7 @@ from duecourse.ledger.operations import (
     TaskSnapshot,
     Version,
 )
-from duecourse.ledger.query import KIND, LEAST_INTERVAL_MS, MAX_DEADLINE_MS
+from duecourse.ledger.query import LEAST_INTERVAL_MS
 from duecourse.ledger.schedule import Purge, Purged
 from duecourse.ledger.task import (
     DEAD,
@@ -61,49 +60,10 @@ from duecourse.ledger.task import (
 )
 from duecourse.ledger.timeline import Why, timeline, waiting
 from duecourse.ledger.watched_keys import ExpiredKey, Watch
-from duecourse.tasks.kinds import Kinds, UrlPolicy, check_urls
+from duecourse.tasks.kinds import Kinds, UrlPolicy, check_calls
 
 if TYPE_CHECKING:
     from duecourse.ledger.store.ledger import Ledger
-
-# Verbs of callers on tasks: add, show, move, cancel, replay; one task or many, or for a watched key.
-
-# Bounds of a new poll: its interval and its deadline.
-
-
-def check_poll(task: NewTask, least_ms: int, now: Callable[[], int]) -> None:
-    """Return if a task, where it is a poll, asks no more often than each `least_ms`, and for a year at most.
-
-    Raises InvalidInput.
-    """
-    if task.kind == KIND and (problems := list(_poll_problems(task, least_ms, now))):
-        raise InvalidInput(problems)
-
-
-def check_interval(field: str, payload: Json, least_ms: int) -> None:
-    """Return if a poll's payload asks no more often than each `least_ms`. Raises InvalidInput, naming the field."""
-    if problem := _too_often(payload, least_ms):
-        raise InvalidInput([FieldError(field, problem)])
-
-
-def _poll_problems(task: NewTask, least_ms: int, now: Callable[[], int]) -> Iterator[FieldError]:
-    if problem := _too_often(json.loads(task.payload), least_ms):
-        yield FieldError("payload.interval", problem)
-    if _lasts_ms(task, now) > MAX_DEADLINE_MS:
-        yield FieldError("deadline", f"must be at most {format_duration(MAX_DEADLINE_MS)} after the due time of a poll")
-
-
-def _too_often(payload: Json, least_ms: int) -> str:
-    if "interval" not in payload or parse_duration(payload["interval"]) >= least_ms:  # a test's task may have none
-        return ""
-    return f"must be at least {format_duration(least_ms)}, which DUECOURSE_POLL_INTERVAL sets"
-
-
-def _lasts_ms(task: NewTask, now: Callable[[], int]) -> int:
-    if task.deadline_at is None:
-        return task.deadline_ms or 0
-    return task.deadline_at - (now() + task.delay_ms if task.due_at is None else task.due_at)
-
 
 # Verbs of callers on tasks: add, show, move, cancel, replay.
 
@@ -234,8 +194,9 @@ class Tasks:
 
     def _add(self, ready: Sequence[NewTask]) -> list[Item]:
         since, mark = (self._keyed.since, self._keyed.mark()) if self._keyed else (0, b"")
-        answers = self._ledger.add(self._seals.sealed(ready), echo=True, since=since, mark=mark)
-        return [_result(one) for one in answers]
+        # Without a key there is nothing to seal: `_prepare` has rejected each credential.
+        sealed = self._seals.sealed(ready) if self._seals.are_possible else ready
+        return [_result(one) for one in self._ledger.add(sealed, echo=True, since=since, mark=mark)]
 
     def runs(self, kind: str) -> bool:
         """True if a function or worker is known to run tasks of this kind."""
@@ -399,9 +360,9 @@ class Tasks:
         if task.notify and not is_url(task.notify):
             self._kinds.check_receiver(Notify.of(task.notify).address, shown=shown)
         self._kinds.check(task.kind, shown=shown)
-        check_urls(task, self._url_policy)
-        check_poll(task, self._least_interval_ms, now)
-        self._seals.check_task(task)
+        check_calls(task, self._url_policy, self._least_interval_ms, now)
+        if not self._seals.are_possible:  # else `_add` seals each credential
+            self._seals.check_task(task)
         if task.deadline_at is None and task.deadline_ms is None:
             deadline_ms = DEADLINES_MS.get(task.kind)
             ready = deadline_ms is None and task.by == self._by
