@@ -180,7 +180,7 @@ def _standing(client: redis.Redis, namespace: str, stand: Callable[[Ledger], obj
 def _outcome(client: redis.Redis, namespace: str, stand: Callable[[Ledger], object], task: NewTask) -> object:
     """What an add answers, and what the shard's keys hold then but for random bytes; its namespace says which way."""
     ledger, keys = _standing(client, namespace, stand), keys_of(namespace, SHARD)
-    every = (1, 1, *script_codec.pack_unique_condition(DEFAULT_TENANT, None), *script_codec.pack_new_task(task, ORIGIN))
+    every = (1, 1, "", 0, *script_codec.pack_new_task(task, ORIGIN, 0).arguments)
     count, words = ledger._scripts.request(keys, [task.tenant], every, 1)
     answer = client.execute_command("EVAL", _of(namespace, "add"), count, *words)  # type: ignore[no-untyped-call]
     if isinstance(answer, int):

@@ -149,10 +149,10 @@ def lease_end(score: float | bytes | None) -> int:
 
 def pack_rest(task: NewTask, origin: bytes) -> bytes:
     """The rest of a fresh record; `origin` has 8 bytes. Raises InvalidInput where a field does not fit."""
-    by, payload, state = cut_by(task.by).encode(), task.payload.encode(), task.state.encode()
     kind, group, notify = task.kind.encode(), task.group.encode(), task.notify.encode()
+    payload, state = task.payload.encode(), task.state.encode()
     try:
-        rules = pack_policy(task.retry)
+        rules, by = pack_policy(task.retry), cut_by(task.by).encode()
         head = REST.pack(origin, rules, len(by), len(kind), len(group), len(notify), len(payload))
         tail = len(state).to_bytes(2) + state + bytes(6) if state else b""
         return b"".join((head, by, kind, group, notify, payload, tail))

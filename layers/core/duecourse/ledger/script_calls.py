@@ -254,12 +254,13 @@ class Scripts:
 
     def request(self, keys: Keys, tenants: Iterable[str], arguments: Sequence[Argument], shards: int | str) -> Request:
         """Everything that a verb's script gets on one shard, of a queue of so many shards."""
-        declared = (*keys.fixed, *map(keys.due, tenants))
-        return len(declared), (*declared, self.clock(), keys.head, shards, *arguments)
+        clock, declared = self.clock(), (*keys.fixed, *map(keys.due, tenants))
+        return len(declared), (*declared, clock, keys.head, shards, *arguments)
 
     def evaluate(self, name: str, request: Request, *, replicas: int = 0) -> Any:
         """Answer of one script; with `replicas`, once so many have its writes."""
-        return check_version(self.call(lambda: self._send(load(name), request, replicas), again=name not in ONCE))
+        answer = self.call(lambda: self._send(load(name), request, replicas), again=name not in ONCE)
+        return check_version(answer) if isinstance(answer, int) else answer
 
     def confirm(self, key: str, replicas: int) -> None:
         """Return once so many replicas have all that was written to the server of this hash until now."""

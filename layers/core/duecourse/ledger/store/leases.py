@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import redis
 
+from duecourse.base.batches import in_steps
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger import script_codec
 from duecourse.ledger.operations import (
@@ -25,7 +26,7 @@ from duecourse.ledger.operations import (
 from duecourse.ledger.record import stored_id
 from duecourse.ledger.schedule import TENANT
 from duecourse.ledger.script_codec import SETTLED, Argument, ClaimAnswer, merge_claim, unpack_begins, unpack_or_log
-from duecourse.ledger.store.base import LedgerBase, ScriptRunner, in_steps
+from duecourse.ledger.store.base import LedgerBase, ScriptRunner
 from duecourse.ledger.store.schedules import read_due
 from duecourse.ledger.task import DEFAULT_TENANT, Settlement, Shard, Task, Trigger
 

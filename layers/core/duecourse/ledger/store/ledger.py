@@ -23,6 +23,7 @@ A verb that must not be sent twice is in ONCE (`script_calls.py`), one that repl
 from duecourse.base.times import Clock
 from duecourse.ledger.connect import Client
 from duecourse.ledger.sharding import Sharding
+from duecourse.ledger.store.adds import AddOperations
 from duecourse.ledger.store.base import ScriptRunner
 from duecourse.ledger.store.leases import LeaseOperations
 from duecourse.ledger.store.queues import QueueOperations, UpkeepOperations
@@ -40,10 +41,18 @@ from duecourse.ledger.store.tasks import TaskOperations
 from duecourse.ledger.store.waits import WaitOperations
 
 
-class Ledger(TaskOperations, LeaseOperations, ScheduleOperations, QueueOperations, UpkeepOperations, WaitOperations):
+class Ledger(
+    AddOperations,
+    TaskOperations,
+    LeaseOperations,
+    ScheduleOperations,
+    QueueOperations,
+    UpkeepOperations,
+    WaitOperations,
+):
     """Tasks by due time, in shards, on one Redis, a Sentinel's primary or a cluster.
 
-    Each base class is one group of operations. `add` is in tasks.py, `claim` and `settle` in leases.py, `put_schedule`
+    Each base class is one group of operations. `add` is in adds.py, `claim` and `settle` in leases.py, `put_schedule`
     and `fire` in schedules.py, `sweep` in queues.py. Every operation is one atomic step on one shard, a Lua script: an
     answer has happened, and a rejected request has changed nothing. A great add may be several such steps; repeated
     after an interruption, it adds nothing twice. Time is the server's own, or that of `travel`, for tests: the shards

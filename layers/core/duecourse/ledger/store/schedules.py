@@ -9,7 +9,7 @@ from functools import partial
 from heapq import nsmallest
 from typing import Any
 
-from duecourse.base.batches import batched, cut
+from duecourse.base.batches import batched, cut, in_steps
 from duecourse.base.ids import MARK
 from duecourse.errors import BeyondQuota, QuotaExceeded, StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.ledger import script_codec
@@ -17,7 +17,6 @@ from duecourse.ledger.many_tasks import PAGE_BYTES, TaskFilter, record_size
 from duecourse.ledger.operations import BEYOND, MAX_FIRE, QUOTAS, Fired, Put, SchedulePage, Written, check_count
 from duecourse.ledger.record import (
     UNREADABLE,
-    origin,
     pack_progress,
     pack_schedule,
     stored_schedule,
@@ -34,7 +33,7 @@ from duecourse.ledger.schedule import (
     StoredSchedule,
 )
 from duecourse.ledger.script_codec import REPLIES
-from duecourse.ledger.store.base import LedgerBase, RawRecord, ScriptRunner, in_steps
+from duecourse.ledger.store.base import LedgerBase, RawRecord, ScriptRunner
 from duecourse.ledger.store.tasks import walk_arguments
 from duecourse.ledger.task import DEFAULT_TENANT, Shard
 
@@ -337,7 +336,7 @@ def _fire(
     at: int,
     packed: Sequence[Sequence[script_codec.Argument]],
 ) -> list[Fired]:
-    every = (at, 0, *script_codec.pack_unique_condition("", None), *(part for one in packed for part in one))
+    every = (at, 0, "", 0, *(part for one in packed for part in one))
     _, _, codes, wait_ms = runner.run("fire", shard, tenants, every)
     if codes and codes[0] < 0:
         raise _over_quota(codes[0], wait_ms)
@@ -393,13 +392,13 @@ def _packed(firing: Firing, call: bytes) -> tuple[script_codec.Argument, ...]:
     )
     # By its occurrences, the request that asked for a backfill knows that it was made.
     mark = bytes.fromhex(schedule.mark) if schedule.of else b""
-    origins = map(partial(origin, mark or call, is_keyed=bool(mark)), range(len(firing.tasks)))
-    tasks = (part for each in zip(firing.tasks, origins, strict=True) for part in script_codec.pack_new_task(*each))
+    pack = partial(script_codec.pack_new_task, call=mark or call, is_keyed=bool(mark))
+    tasks = [pack(task, place=place) for place, task in enumerate(firing.tasks)]
     return (
         stored_schedule(schedule.tenant, schedule.id),
         stored_schedule(schedule.tenant, schedule.series),
         " ".join(map(str, terms)),
         pack_progress(firing.progress),
         call,
-        *tasks,
+        *(part for one in tasks for part in one.arguments),
     )
