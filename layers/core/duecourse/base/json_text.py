@@ -63,6 +63,12 @@ def load_json(text: str, name: str) -> Json:
     return value
 
 
+def is_too_deep(text: str, value: Json) -> bool:
+    """True if the value of a JSON text nests deeper than MAX_DEPTH."""
+    # It nests no deeper than the text has brackets, those in its own texts among them.
+    return text.count("{") + text.count("[") > MAX_DEPTH and deeper_than(MAX_DEPTH, value)
+
+
 def deeper_than(depth: int, value: Json) -> bool:
     """True if objects and lists nest deeper than `depth` within `value`."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()

@@ -52,7 +52,7 @@ from duecourse.api.kind_payloads import NotifyDone, NotifyView, check_payload, s
 from duecourse.api.request import parse_body
 from duecourse.base.event_reader import Received
 from duecourse.base.ids import new_id
-from duecourse.base.json_text import MAX_DEPTH, Json, deeper_than, dump_json, load_json
+from duecourse.base.json_text import Json, dump_json, is_too_deep, load_json
 from duecourse.base.masking import MASK, is_suspect, masked_error, masked_payload
 from duecourse.base.times import format_instant
 from duecourse.errors import BeyondQuota, Conflict, FieldError, InvalidInput, QuotaExceeded, TaskDamaged
@@ -308,6 +308,7 @@ class AddAnswer(TaskAnswer):
 
 def show_task(task: Task) -> TaskView:
     """A task in the words of the HTTP API."""
+    payload, history, error = show_payload(task), [_show_run(run) for run in task.history], task.error
     view = TaskView(
         id=task.id,
         queue=task.queue,
@@ -318,22 +319,22 @@ def show_task(task: Task) -> TaskView:
         attempt=task.attempt,
         max_attempts=task.retry.max_attempts,
         created_at=format_instant(task.created_at),
-        payload=show_payload(task),
-        history=[_show_run(run) for run in task.history],
+        payload=payload,
+        history=history,
     )
     if task.notify:
         view["notify_done"] = show_notify(task.notify)
     if task.result_json and not task.kept_at:
         view["result"] = _shown(task.result_json)
-    if task.error:
-        view["error"] = masked_error(task.error)
+    if error:
+        view["error"] = masked_error(error)
     return view
 
 
 def show_payload(task: Task) -> Any:
     """A payload without a caller's credentials; a damaged one, or one that nests too deep, as text or not at all."""
     with suppress(TaskDamaged):
-        if not deeper_than(MAX_DEPTH, value := task.payload):
+        if not is_too_deep(task.payload_json, value := task.payload):
             return masked_payload(task.kind, value)
     return MASK if task.payload_json.startswith(SEALED) or is_suspect(task.payload_json) else task.payload_json
 
@@ -341,7 +342,7 @@ def show_payload(task: Task) -> Any:
 def _shown(text: str) -> Any:
     # What came by another way may nest too deep for the router's serializer: better as text than as a 500.
     with suppress(TaskDamaged):
-        if not deeper_than(MAX_DEPTH, value := load_json(text, "result")):
+        if not is_too_deep(text, value := load_json(text, "result")):
             return value
     return text
 
