@@ -26,7 +26,20 @@ from duecourse.ledger.reminder import (
     Shown,
 )
 from duecourse.ledger.schedule import Every, Rule
-from duecourse.ledger.task import Action, AddResult, Again, Change, Done, Drop, DueTask, Retry, RetryPolicy, Run, Status
+from duecourse.ledger.task import (
+    Action,
+    AddResult,
+    Again,
+    Change,
+    Done,
+    Drop,
+    DueTask,
+    NewTask,
+    Retry,
+    RetryPolicy,
+    Run,
+    Status,
+)
 from duecourse.ledger.timeline import Happened, Waiting, Why
 from tests.support.clock import START
 from tests.support.kinds import leased
@@ -109,6 +122,7 @@ def test_a_task_is_shown_by_what_tells_it_from_others() -> None:
     )
     assert repr(replace(TASK, status=Status.DONE, due_at=START)) == known
     assert "error='no answer'" in repr(TASK)
+    assert repr(NewTask("a", "report", '{"card": 4111}')) == "NewTask(id='a', kind='report', queue='default')"
     assert repr(Listed([TASK, TASK], None)) == "Listed(tasks=<2 tasks>)"
     assert repr(Made(False, [])) == "Made(created=False)"
     assert repr(SETTINGS) == "QueueSettings(paused=True, rate=Rate(most=100, per_ms=60000))"

@@ -381,6 +381,10 @@ class NewTask(NamedTuple):
     ] = ""
     apart: Apart | None = None
 
+    def __repr__(self) -> str:
+        # The router writes a route's arguments into a log that is off: a payload may be long, and hold credentials.
+        return f"NewTask(id={self.id!r}, kind={self.kind!r}, queue={self.queue!r})"
+
 
 @value
 class Task(Generic[Payload]):
