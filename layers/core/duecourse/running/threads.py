@@ -171,7 +171,7 @@ class WorkBatches:
         self._unstarted: deque[WorkBatch] = deque()
         self._outbox: deque[tuple[WorkBatch, list[Settlement]]] = deque()
         self._news: SimpleQueue[None] = SimpleQueue()
-        """Signals that the outbox is to be looked at."""
+        """Signals to look at the outbox."""
         self._counting = threading.Lock()
         self._called = 0
         """Number of threads that take part, or will: each works batches until none is left."""

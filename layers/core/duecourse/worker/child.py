@@ -48,7 +48,7 @@ LENGTH = 2
 STATE = 1
 HEADER = 4
 SEPARATOR = "\n"
-"""It stands between the names of a task: none has it in it."""
+"""Between the names of a task, none of which contains it."""
 WAITING = bytes([LeaseState.WAITS])
 
 
