@@ -39,6 +39,16 @@ def test_a_tick_can_be_had_at_once(tmp_path: Path) -> None:
         assert stack.stack.tick() == {"Ticking": 2}
 
 
+def test_a_function_that_is_left_cold_starts_at_its_first_event(tmp_path: Path) -> None:
+    with probes("scheduled.yaml", environment={"NOTES": str(tmp_path / "notes")}, cold=["Ticking"]) as stack:
+        assert {name: len(pids) for name, pids in stack.stack.pids()["functions"].items()} == {
+            "Ticking": 0,
+            "Yearly": 1,
+        }
+        assert stack.stack.tick() == {"Ticking": 1}
+        assert len(stack.stack.pids()["functions"]["Ticking"]) == 1
+
+
 def test_a_schedule_that_aws_rejects_is_named_and_the_stack_starts() -> None:
     with probes("scheduled.yaml") as stack:
         [notice] = [one for one in stack.notices if "schedule" in one]

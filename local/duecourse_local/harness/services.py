@@ -211,12 +211,13 @@ class Services:
     async def _warm(self) -> None:
         """Have each function warm, and print the progress."""
         names: list[str] = []
+        count = sum(function.logical_id not in self._options.cold for function in self.described)
 
         def warmed(name: str) -> None:
             names.append(name)
-            self._say("function", f"{name}  ({len(names)} of {len(self.described)})")
+            self._say("function", f"{name}  ({len(names)} of {count})")
 
-        await self.functions.warm(warmed)
+        await self.functions.warm(warmed, self._options.cold)
 
     async def _fill_aws(self, ours: bool) -> None:
         if ours:
