@@ -31,7 +31,6 @@ from tests.support.api import Api
 from tests.support.bridges import BellSetter, Recorder, bell_setter
 from tests.support.callers import CallAs, Caller, token
 from tests.support.clock import HandClock
-from tests.support.emulator import local_stack
 from tests.support.kinds import Ok, Outbox, Web, answer
 from tests.support.proxies import LossyProxy
 from tests.support.rabbitmq import need_server
@@ -328,6 +327,7 @@ def aws_account(monkeypatch: pytest.MonkeyPatch) -> None:
 def stack(request: pytest.FixtureRequest) -> "Iterator[Stack]":
     """A local stack without schedules, with the variables in the module's `ENVIRONMENT`."""
     from duecourse_local.harness.options import Options
+    from tests.support.emulator import local_stack
 
     with local_stack(Options(tick=0, environment=request.module.ENVIRONMENT)) as running:
         yield running

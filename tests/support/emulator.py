@@ -17,8 +17,8 @@ from duecourse_local.harness.options import Options
 from duecourse_local.harness.stack import Stack
 from tests.support.redis_server import tie
 
-SELDOM = ("PollTickFunction", "SendReminderFunction", "EnqueueMessageFunction", "OnUndeliveredFunction")
-"""Functions of which most tests need none."""
+CALLED = ("EnqueueHttpFunction", "OnExpiredFunction")
+"""Functions that nearly every test needs."""
 _free: list[str] = []
 """URLs of those that no stack has."""
 
@@ -51,6 +51,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 @contextmanager
 def local_stack(options: Options | None = None, **more: Any) -> Iterator[Stack]:
-    """A stack with such an emulator, and functions that start once they are needed; `more` as Stack takes it."""
-    with emulator() as url, Stack(replace(options or Options(), aws=url, cold=SELDOM), **more) as stack:
+    """A stack with such an emulator, of whose functions most start once they are needed; `more` as Stack takes it."""
+    with emulator() as url, Stack(replace(options or Options(), aws=url, warm=CALLED), **more) as stack:
         yield stack

@@ -89,8 +89,8 @@ class Options:
     """Gets the logs line by line, besides their files: a log's name, and the line."""
     progress: Callable[[str], None] = _discard
     """Gets a line before something that takes seconds."""
-    cold: Collection[str] = ()
-    """Logical ids of functions whose first process starts at their first event, as on Lambda; else with the stack."""
+    warm: Collection[str] | None = None
+    """Logical ids of the functions that start with the stack, None for all; the others start at their first event."""
     init_limit: float = 10.0
     idle_limit: float = 300.0
     """Seconds without an invocation after which a process ends, where its function has another."""

@@ -209,15 +209,16 @@ class Services:
             await asyncio.wait((warming,))
 
     async def _warm(self) -> None:
-        """Have each function warm, and print the progress."""
+        """Have each function warm that starts with the stack, and print the progress."""
         names: list[str] = []
-        count = sum(function.logical_id not in self._options.cold for function in self.described)
+        every = {function.logical_id for function in self.described}
+        wanted = every if self._options.warm is None else every.intersection(self._options.warm)
 
         def warmed(name: str) -> None:
             names.append(name)
-            self._say("function", f"{name}  ({len(names)} of {count})")
+            self._say("function", f"{name}  ({len(names)} of {len(wanted)})")
 
-        await self.functions.warm(warmed, self._options.cold)
+        await self.functions.warm(wanted, warmed)
 
     async def _fill_aws(self, ours: bool) -> None:
         if ours:

@@ -80,12 +80,12 @@ class Functions:
         """The processes of each function."""
         return {name: pool.pids() for name, pool in self._pools.items()}
 
-    async def warm(self, warmed: Callable[[str], None], cold: Container[str] = ()) -> None:
-        """Have one process ready of each function whose logical id is not among `cold`, and report each to `warmed`.
+    async def warm(self, logical_ids: Container[str], warmed: Callable[[str], None]) -> None:
+        """Have one process of each of these functions ready, and report each to `warmed`.
 
         A function that does not start goes to `notice`, and fails again when it is invoked.
         """
-        wanted = [pool for pool in self._pools.values() if pool.function.logical_id not in cold]
+        wanted = [pool for pool in self._pools.values() if pool.function.logical_id in logical_ids]
         await asyncio.gather(*(self._warm(pool, warmed) for pool in wanted))
 
     async def _warm(self, pool: FunctionHost, warmed: Callable[[str], None]) -> None:
