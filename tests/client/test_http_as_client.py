@@ -3,6 +3,8 @@
 import inspect
 import json
 from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -25,7 +27,7 @@ from tests.support.kinds import Ready
 from tests.support.ledger import bring
 from tests.support.matrix import some
 from tests.support.requests import MEETING, POLL, WEEKLY, ask
-from tests.support.wired import Wire
+from tests.support.wired import Wire, wired_with
 from tests.template.test_policies import ROUTES
 
 pytestmark = pytest.mark.slow
@@ -325,6 +327,23 @@ WRONG_TEXT = ["a b", "x" * 300, "-", "soon", "0", "é"]
 """For what stands in a path or a query: all that these can hold."""
 
 
+GIVEN = Settings(targets={"report": "lambda:Report"})
+
+
+@cache
+def begun_with() -> dict[str, Any]:
+    """The keys of a ledger with a task in each state, a schedule and reminders; to make them anew takes long."""
+    store = EmbeddedLedger(HandClock())
+    for state in STATES:
+        bring(store, state, state)
+    with wired_with(GIVEN, store=store, http=Ready()):
+        client = Client.from_env()
+        client.reminders.add(**MEETING)
+        client.schedules.add(**DAILY)
+        client.reminders.add(**WEEKLY)
+    return vars(store._server._space)
+
+
 class Both:
     """Two ledgers alike: the client's, and the one that the functions are wired with."""
 
@@ -336,14 +355,9 @@ class Both:
 
     def _made(self, clock: HandClock) -> tuple[Client, EmbeddedLedger]:
         store = EmbeddedLedger(clock)
-        self._wire(Settings(targets={"report": "lambda:Report"}), store=store, http=Ready())
-        client = Client.from_env()
-        for state in STATES:
-            bring(store, state, state)
-        client.reminders.add(**MEETING)
-        client.schedules.add(**DAILY)
-        client.reminders.add(**WEEKLY)
-        return client, store
+        vars(store._server._space).update(deepcopy(begun_with()))
+        self._wire(GIVEN, store=store, http=Ready())
+        return Client.from_env(), store
 
     def state(self) -> tuple[Any, Any]:
         """All that stands in each."""
