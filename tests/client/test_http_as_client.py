@@ -3,8 +3,6 @@
 import inspect
 import json
 from collections.abc import Callable, Iterator
-from copy import deepcopy
-from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -27,7 +25,8 @@ from tests.support.kinds import Ready
 from tests.support.ledger import bring
 from tests.support.matrix import some
 from tests.support.requests import MEETING, POLL, WEEKLY, ask
-from tests.support.wired import Wire, wired_with
+from tests.support.stores import Beginning
+from tests.support.wired import Wire
 from tests.template.test_policies import ROUTES
 
 pytestmark = pytest.mark.slow
@@ -327,21 +326,16 @@ WRONG_TEXT = ["a b", "x" * 300, "-", "soon", "0", "é"]
 """For what stands in a path or a query: all that these can hold."""
 
 
-GIVEN = Settings(targets={"report": "lambda:Report"})
+BEGINNING = Beginning[None]()
 
 
-@cache
-def begun_with() -> dict[str, Any]:
-    """The keys of a ledger with a task in each state, a schedule and reminders; to make them anew takes long."""
-    store = EmbeddedLedger(HandClock())
+def fill(store: EmbeddedLedger, client: Client) -> None:
+    """Add a task in each state, a schedule and reminders of both kinds."""
     for state in STATES:
         bring(store, state, state)
-    with wired_with(GIVEN, store=store, http=Ready()):
-        client = Client.from_env()
-        client.reminders.add(**MEETING)
-        client.schedules.add(**DAILY)
-        client.reminders.add(**WEEKLY)
-    return vars(store._server._space)
+    client.reminders.add(**MEETING)
+    client.schedules.add(**DAILY)
+    client.reminders.add(**WEEKLY)
 
 
 class Both:
@@ -355,9 +349,10 @@ class Both:
 
     def _made(self, clock: HandClock) -> tuple[Client, EmbeddedLedger]:
         store = EmbeddedLedger(clock)
-        vars(store._server._space).update(deepcopy(begun_with()))
-        self._wire(GIVEN, store=store, http=Ready())
-        return Client.from_env(), store
+        self._wire(Settings(targets={"report": "lambda:Report"}), store=store, http=Ready())
+        client = Client.from_env()
+        BEGINNING.given(store, lambda: fill(store, client))
+        return client, store
 
     def state(self) -> tuple[Any, Any]:
         """All that stands in each."""
