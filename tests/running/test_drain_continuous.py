@@ -132,6 +132,30 @@ def test_a_stop_gives_back_what_has_not_begun_and_waits_for_what_runs(store: Emb
     assert stored_task(store, "late").run == 0
 
 
+def test_a_stop_gives_back_what_was_claimed_ahead_while_another_runs(store: EmbeddedLedger) -> None:
+    gate = Gate()
+
+    def kind(task: Task) -> Done:
+        if task.id == "slow":
+            drain.stop()  # by now `then` is claimed, in the same step, and no thread is free for it
+        return gate(task)
+
+    with serving(store, kind, size=1) as drain:
+        store.add([new("quick")])
+        ring(drain)
+        until(status(store, "quick"))  # tasks are short: it claims more than there are threads for
+        store.add([new("slow"), new("then")])
+        ring(drain)
+        assert gate.begun.wait(30)
+        try:
+            until(lambda: stored_task(store, "then").log, seconds=10)
+            states = {id: stored_task(store, id).status for id in ("slow", "then")}
+        finally:
+            gate.opened.set()
+    assert states == {"slow": Status.LEASED, "then": Status.SCHEDULED}
+    assert (stored_task(store, "slow").status, stored_task(store, "then").attempt) == (Status.DONE, 1)
+
+
 def test_rings_of_a_queue_that_is_full_are_not_lost(store: EmbeddedLedger) -> None:
     store.configure("default", {"max_running": 1})
     with serving(store, lambda _task: Done()) as drain:
