@@ -5,6 +5,7 @@ import socket
 import ssl
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -142,11 +143,15 @@ def test_a_connection_with_the_rest_of_a_cut_body_is_not_used_again(http: Guarde
 
 
 def test_a_compressed_body_is_bounded_as_it_unfolds(http: GuardedHttpClient) -> None:
-    squeezed = gzip.compress(b"0" * 5_000_000)
+    squeezed = gzip.compress(b"0" * 20_000_000)
     with answering(lambda _: Reply(body=squeezed, headers={"Content-Encoding": "gzip"})) as server:
+        tracemalloc.start()
         answer = http.call(request(server.url))
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
         http.close()
     assert (answer.body, answer.whole) == (b"0" * 1_000, False)
+    assert most < 5_000_000, "a thousand bytes unfold to a million, and no more are read"
 
 
 @pytest.mark.parametrize(
