@@ -33,6 +33,12 @@ def test_one_that_is_never_dismissed_ends_by_itself(store: Ledger, clock: HandCl
     assert admit(store, "q-2@a", most=1) == "", "the entry that ended is not that of the same query now"
 
 
+def test_one_whose_time_is_over_holds_no_place_of_another(store: Ledger, clock: HandClock) -> None:
+    admit(store, "q-1@a", most=1)
+    clock.advance(FOR_MS)
+    assert admit(store, "q-2@a", most=1)
+
+
 def test_one_that_is_admitted_twice_counts_once(store: Ledger, clock: HandClock) -> None:
     admit(store, "q-1@a")
     clock.advance(1)
