@@ -16,7 +16,7 @@ from duecourse.api.authorization import (
     principal_of,
 )
 from duecourse.api.request import read_identity
-from duecourse.api.router import Api, needs
+from duecourse.api.router import Api, needs, role_of
 from duecourse.errors import InvalidSettings
 from duecourse.settings import parse
 
@@ -203,5 +203,5 @@ def test_a_route_that_names_no_role_needs_an_operator() -> None:
     @needs(None)
     def without() -> None: ...
 
-    roles = {route.openapi_path: made.role_of(route) for route in made.every_route()}
+    roles = {route.openapi_path: role_of(route) for route in made.every_route()}
     assert roles == {"/forgotten": Role.OPERATOR, "/named": Role.CALLER, "/open": None}
