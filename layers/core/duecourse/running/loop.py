@@ -169,6 +169,11 @@ class EventLoop:
             self._is_wanted.clear()
 
 
+def cancels_after_s(left_s: float) -> float:
+    """Time until handlers are cancelled that have so much left, in seconds."""
+    return max(0.0, left_s - CANCEL_S, left_s / 2)
+
+
 def _serve(loop: "AbstractEventLoop") -> None:
     while True:
         try:

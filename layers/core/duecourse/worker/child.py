@@ -32,7 +32,7 @@ from duecourse.ringing.bridge_event import Ring, shards_of
 from duecourse.ringing.dispatch import daemon
 from duecourse.running.drain import ContinuousDrain, DrainResult
 from duecourse.running.leases import LeaseExtender, LeaseState, ProcessLease
-from duecourse.running.loop import ASYNC_PARALLEL, CANCEL_S, LOOP
+from duecourse.running.loop import ASYNC_PARALLEL, LOOP, cancels_after_s
 from duecourse.running.run import STOPPED, AsyncKind, Kind, is_suspect
 from duecourse.running.threads import Threads
 from duecourse.task_handlers import TaskHandler
@@ -237,7 +237,7 @@ class WorkerProcess:
         self._drain.stop()
         self._bridge.stop(grace_s)
         drain = self._parts["drain"]
-        drain.join(max(0.0, self._ends_at - min(CANCEL_S, grace_s / 2) - time.monotonic()))
+        drain.join(cancels_after_s(self._ends_at - time.monotonic()))
         LOOP.cancel(STOPPED)
         drain.join(max(0.0, self._ends_at - time.monotonic()))
         finished = not drain.is_alive()
