@@ -332,7 +332,7 @@ def test_importing_a_function_opens_nothing_reads_no_setting_and_leaves_what_is_
 ) -> None:
     answer = imported(["app"], path=str(folder))
     assert_quiet(answer)
-    assert {"boto3", "cryptography", "jinja2", "zoneinfo._zoneinfo"}.isdisjoint(answer["loaded"])
+    assert {"asyncio", "boto3", "cryptography", "jinja2", "zoneinfo._zoneinfo"}.isdisjoint(answer["loaded"])
 
 
 @pytest.mark.parametrize("name", ["on_expired", "poll_tick", "on_undelivered", "send_reminder"])

@@ -204,6 +204,20 @@ def test_a_function_reads_messages_of_a_queue(store: EmbeddedLedger) -> None:
     assert stored_task(store, "again").state == {"step": 2}
 
 
+def test_a_message_that_is_to_run_again_is_given_to_the_ledger_beside_the_loop(clock: HandClock) -> None:
+    threads = set[str]()
+
+    class NotingLedger(EmbeddedLedger):
+        def add(self, *given: Any, **named: Any) -> Any:
+            threads.add(threading.current_thread().name)
+            return super().add(*given, **named)
+
+    with wired_with(store=NotingLedger(clock)):
+        handler(sqs_event(message_body(leased("work", {"do": "again"}))), Context())
+    assert threads
+    assert ON_LOOP not in threads
+
+
 def test_a_function_awaits_as_many_messages_as_it_says() -> None:
     together = Most(2)
 
@@ -280,19 +294,6 @@ def test_each_log_line_carries_the_id_of_its_task(store: EmbeddedLedger, caplog:
     logging_twice(event(store, "a", "b"), Context())
     found = {record.getMessage(): vars(record)[FIELD] for record in caplog.records if record.name == "own"}
     assert found == {"begin a": "a", "begin b": "b", "end a": "a", "end b": "b"}
-
-
-def test_what_one_run_sets_in_its_context_no_other_sees(store: EmbeddedLedger) -> None:
-    own: ContextVar[str] = ContextVar("own", default="")
-    seen: list[str] = []
-
-    @task_handler(parallel=1)
-    async def setting(task: Task) -> None:
-        seen.append(own.get())
-        own.set(task.id)
-
-    setting(event(store, *"abc"), Context())
-    assert seen == ["", "", ""]
 
 
 # Cancels.
@@ -498,6 +499,21 @@ def test_one_that_ends_gives_its_place_to_a_task_of_the_other_sort(kinds: tuple[
     given = [leased(kinds[n % 2], {}, id=f"t{n}", token=f"t{n}") for n in range(9)]
     batches.begin(SHARD, given, {}, 9)
     assert [end.id for end in gathered(batches, 9)] == order == [task.id for task in given]
+    threads.close()
+
+
+def test_what_one_run_sets_in_its_context_no_other_sees() -> None:
+    own: ContextVar[str] = ContextVar("own", default="")
+    threads, seen = Threads(1), list[str]()
+
+    async def setting(task: Task) -> None:
+        seen.append(own.get())
+        own.set(task.id)
+
+    batches = batches_of(runner_of(setting), threads)
+    batches.begin(SHARD, tasks_of(3), {}, 3)
+    gathered(batches, 3)
+    assert seen == ["", "", ""]
     threads.close()
 
 

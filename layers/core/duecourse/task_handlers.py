@@ -170,7 +170,7 @@ def _receive(app: App, runner: Runner, parallel: int | None, batch: Batch, left_
 def save(task: Task, state: Json) -> None:
     """Keep a checkpoint (JSON, at most 4 KiB): the task's next run finds it in `task.state`.
 
-    An async handler calls it on a thread, so that the loop goes on: `await asyncio.to_thread(save, task, state)`.
+    An async handler calls it on a thread, which does not block the loop: `await asyncio.to_thread(save, task, state)`.
 
     Raises LeaseLost if another worker has the task: stop the work then.
     """

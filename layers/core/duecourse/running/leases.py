@@ -169,7 +169,7 @@ class LeaseExtender:
             self._extend([task])
 
     async def begin_async(self, task: Task) -> None:
-        """Extend the task's lease from now on; the event loop goes on meanwhile."""
+        """Extend the task's lease from now on; a call of the store does not block the event loop."""
         from asyncio import to_thread
 
         self._running[task.token] = task

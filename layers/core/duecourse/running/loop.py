@@ -49,7 +49,7 @@ class _Handling:
         self.why = ""
 
     def cancel(self, why: str) -> None:
-        """Cancel the handler once, unless it has ended: the rest of its run, which settles it, goes on."""
+        """Cancel the handler once, unless it has ended: the rest of its run settles the task."""
         if not (self._is_over or self.why):
             self.why = why
             self._task.cancel()

@@ -167,7 +167,7 @@ class WorkBatches:
     """The batches of one drain; there are as many slots as threads, and more while tasks are short.
 
     As many batches are worked at the same time as there are threads. A batch is worked at a place: a thread that takes
-    part, or an async task on the event loop, which needs no thread. Whoever ends gives its place to the next batch.
+    part, or an async task on the event loop, which needs no thread. A task that ends gives its place to the next batch.
 
     `leases` shows the leases that are worked here and not settled.
     """
@@ -481,5 +481,5 @@ class WorkBatches:
 
 
 def _has_lapsed(task: Task, waited_ms: int) -> bool:
-    """True if this process stood still since the claim: another may have the task by now."""
+    """True if the lease has lapsed since the claim: this process stood still, and another may have the task."""
     return 0 < task.lease_expires_at <= task.claimed_at + waited_ms
