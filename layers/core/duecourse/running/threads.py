@@ -481,5 +481,5 @@ class WorkBatches:
 
 
 def _has_lapsed(task: Task, waited_ms: int) -> bool:
-    """True if the lease has lapsed since the claim: this process stood still, and another may have the task."""
+    """True if the lease has lapsed since the claim, because this process stood still."""
     return 0 < task.lease_expires_at <= task.claimed_at + waited_ms
