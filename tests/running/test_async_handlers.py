@@ -348,13 +348,16 @@ def test_a_handler_that_answers_a_cancel_by_an_outcome_has_that_outcome() -> Non
     assert (end.ending, end.state) == (Ending.AGAIN, '{"at":7}')
 
 
-def test_a_cancel_after_the_handlers_return_leaves_the_rest_of_its_run_alone() -> None:
+def test_a_cancel_that_comes_as_the_handler_returns_leaves_the_rest_of_its_run_alone() -> None:
     lost = Lost()
 
-    async def run() -> str:
-        outcome = await LOOP.handle(asyncio.sleep(0, "done"), lost)
+    async def handler() -> str:
+        lost.set()  # it is heard of once the loop goes on
         LOOP.cancel(STOPPED)
-        lost.set()
+        return "done"
+
+    async def run() -> str:
+        outcome = await LOOP.handle(handler(), lost)
         await asyncio.sleep(0.01)
         return outcome
 
