@@ -520,6 +520,25 @@ def test_what_one_run_sets_in_its_context_no_other_sees() -> None:
     threads.close()
 
 
+def test_instant_tasks_have_a_thread_beside_what_awaits(threads: Threads) -> None:
+    gate = asyncio.Event()
+
+    async def wait(_task: Task) -> None:
+        await gate.wait()
+
+    batches = batches_of(runner_of(wait), threads)
+    batches._usual_s["plain"] = 0.0
+    batches.begin(SHARD, tasks_of(1), {}, 1)
+    for name in ("p", "q"):
+        batches.begin(SHARD, tasks_of(200, "plain", name), {}, 200)
+        # Nobody gathers, and so nobody looks whether they wait.
+        until(lambda: not batches._unstarted and batches._called == 1)
+    assert len(batches._outbox) == 400
+    LOOP.run(lambda: asyncio.sleep(0, gate.set()))
+    gathered(batches, 401)
+    assert (batches._called, batches._awaited) == (0, 0)
+
+
 def test_async_tasks_that_wait_for_a_place_are_taken_back(threads: Threads) -> None:
     gate = asyncio.Event()
     batches = batches_of(runner_of(lambda _task: gate.wait()), threads)

@@ -184,6 +184,8 @@ class WorkBatches:
         self._counting = threading.Lock()
         self._called = 0
         """Number of places in use: of threads that take part, or will, until no batch is left, and of async tasks."""
+        self._awaited = 0
+        """Number of these that async tasks have."""
         self._usual_s: dict[str, float] = {}
         """Usual time of a run by kind; of kinds that are worked here."""
         self._moved_at = time.monotonic()
@@ -222,7 +224,8 @@ class WorkBatches:
         lasting = sum(not self._is_instant(batch) for batch in batches)
         with self._counting:
             self._unstarted.extend(batches)
-            wanted = self._called + lasting if lasting or self._called else min(1, len(batches))
+            # Instant batches need one thread, if none takes part.
+            wanted = self._called + (lasting or bool(batches and self._called == self._awaited))
         self._call(wanted)
 
     def _call(self, wanted: int) -> None:
@@ -343,7 +346,7 @@ class WorkBatches:
         if self._unstarted and time.monotonic() > turn_ends_at:
             with self._counting:
                 first = self._first()
-                is_spare = self._called > 1 and first is not None and self._is_instant(first)
+                is_spare = self._called - self._awaited > 1 and first is not None and self._is_instant(first)
                 self._called -= is_spare
             if not is_spare:
                 self._threads.do(self._work)
@@ -367,16 +370,20 @@ class WorkBatches:
         async def work() -> None:
             waited_ms = self._note_began(batch, time.monotonic())
             try:
-                settlements = [await self._awaited(batch.tasks[0], waited_ms)]
+                settlements = [await self._run_async(batch.tasks[0], waited_ms)]
             except Exception:  # noqa: BLE001 a fault of duecourse's own: logged there
                 settlements = self._meet_fault(batch)
             self._note_end(batch, settlements, waited_ms)
             self.wake()
+            with self._counting:
+                self._awaited -= 1
             self._give_place()
 
+        with self._counting:
+            self._awaited += 1
         LOOP.start(work)
 
-    async def _awaited(self, task: Task, waited_ms: int) -> Settlement:
+    async def _run_async(self, task: Task, waited_ms: int) -> Settlement:
         if _has_lapsed(task, waited_ms):
             return release(task)
         with self._threads.held_by(task.tenant) as granted:
