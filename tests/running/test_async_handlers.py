@@ -530,12 +530,12 @@ def test_instant_tasks_have_a_thread_beside_what_awaits(threads: Threads) -> Non
     batches._usual_s["plain"] = 0.0
     batches.begin(SHARD, tasks_of(1), {}, 1)
     for name in ("p", "q"):
-        batches.begin(SHARD, tasks_of(200, "plain", name), {}, 200)
+        batches.begin(SHARD, tasks_of(2_000, "plain", name), {}, 2_000)  # for several turns of a thread
         # Nobody gathers, and so nobody looks whether they wait.
         until(lambda: not batches._unstarted and batches._called == 1)
-    assert len(batches._outbox) == 400
+    assert len(batches._outbox) == 4_000
     LOOP.run(lambda: asyncio.sleep(0, gate.set()))
-    gathered(batches, 401)
+    gathered(batches, 4_001)
     assert (batches._called, batches._awaited) == (0, 0)
 
 
