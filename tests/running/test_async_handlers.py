@@ -385,37 +385,35 @@ def test_a_forced_cancel_that_a_checkpoint_meets_cancels_the_handler(store: Embe
 # Blocks of the loop.
 
 
-@pytest.fixture
-def short_watch(monkeypatch: pytest.MonkeyPatch) -> EventLoop:
-    """A loop of its own, whose blocks are soon reported."""
-    monkeypatch.setattr(loop_module, "BLOCKED_S", 0.2)
-    monkeypatch.setattr(loop_module, "LOOK_S", 0.02)
-    return EventLoop()
-
-
 def reports(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "has blocked the event loop" in record.getMessage()]
 
 
+@pytest.mark.slow
 def test_a_handler_that_blocks_the_loop_is_logged_once_a_block_with_its_stack(
-    short_watch: EventLoop, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr(loop_module, "BLOCKED_S", 0.5)
+    loop = EventLoop()
+
     async def block_the_loop() -> None:
-        time.sleep(1)
+        time.sleep(1.5)
 
     async def two_blocks() -> None:
         for _ in range(2):
-            await short_watch.handle(block_the_loop(), Lost())
+            await loop.handle(block_the_loop(), Lost())
             await asyncio.sleep(0.1)
 
-    short_watch.run(two_blocks)
+    loop.run(two_blocks)
     found = reports(caplog)
     assert len(found) == 2
-    assert all("in block_the_loop\n    time.sleep(1)" in one for one in found)
+    assert all("in block_the_loop\n    time.sleep(1.5)" in one for one in found)
 
 
-def test_handlers_that_await_are_not_logged(short_watch: EventLoop, caplog: pytest.LogCaptureFixture) -> None:
-    short_watch.run(lambda: short_watch.handle(asyncio.sleep(1), Lost()))
+@pytest.mark.slow
+def test_handlers_that_await_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    loop = EventLoop()
+    loop.run(lambda: loop.handle(asyncio.sleep(2), Lost()))
     assert reports(caplog) == []
 
 
