@@ -292,7 +292,7 @@ class Runner:
                 end = self.settlement(opened, kind(opened))
             except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too
                 end = self._failed(opened, task, error)
-            return _without_secrets(end, opened, task)
+            return _without_secrets(end, opened, task) if end.detail else end
 
     async def run_async(self, task: Task) -> Settlement:
         """Run a task of an async kind as `run` does, on the event loop; what may block is done on threads."""
@@ -311,7 +311,7 @@ class Runner:
                 end = await to_thread(self.settlement, opened, outcome) if is_kept else self.settlement(opened, outcome)
             except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too
                 end = self._failed(opened, task, error)
-            return _without_secrets(end, opened, task)
+            return _without_secrets(end, opened, task) if end.detail else end
 
     def _open(self, task: Task) -> Task | Settlement:
         """The task without its seal, or the end of its lease where that cannot be opened."""
@@ -418,7 +418,7 @@ def postpone(task: Task, rng: random.Random, why: str) -> Settlement:
 
 def _without_secrets(end: Settlement, opened: Task, kept: Task) -> Settlement:
     """The end of a lease, its detail without the credentials of the task."""
-    return end._replace(detail=strip_secrets(end.detail, credential_words(opened, kept))) if end.detail else end
+    return end._replace(detail=strip_secrets(end.detail, credential_words(opened, kept)))
 
 
 def credential_words(opened: Task, kept: Task) -> list[str]:

@@ -488,5 +488,5 @@ class WorkBatches:
 
 
 def _has_lapsed(task: Task, waited_ms: int) -> bool:
-    """True if the lease has lapsed since the claim, because this process stood still."""
+    """True if the lease has lapsed since the claim: then this process was suspended."""
     return 0 < task.lease_expires_at <= task.claimed_at + waited_ms
