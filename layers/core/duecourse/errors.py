@@ -73,7 +73,7 @@ class EgressRejected(InvalidInput):
 
 
 class InvalidHandler(DuecourseError, TypeError):
-    """The function cannot work tasks: write a plain `def` that returns an outcome."""
+    """The function cannot work tasks: write a `def` or an `async def` that returns an outcome."""
 
 
 class InvalidSettings(InvalidInput):

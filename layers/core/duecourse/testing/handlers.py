@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -39,8 +39,13 @@ REMAINING_S = 60
 TOKEN = "0" * 11 + "1" + "0" * 16
 LEASE_MS = 90_000
 
-AnyHandler: TypeAlias = Callable[[Task], Outcome | None] | Callable[[Any, Any], Any]
-"""A function made a handler by `@task_handler`, wrapped by other decorators or not; or a function of a Task alone."""
+AnyHandler: TypeAlias = (
+    Callable[[Task], Outcome | None] | Callable[[Task], Coroutine[Any, Any, Outcome | None]] | Callable[[Any, Any], Any]
+)
+"""A function made a handler by `@task_handler`, wrapped by other decorators or not; or a function of a Task alone.
+
+An async function is awaited.
+"""
 
 
 class TaskIdentity(TypedDict, total=False):
