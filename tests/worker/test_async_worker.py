@@ -12,8 +12,8 @@ import pytest
 from duecourse.ledger.connect import connect
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import NewTask, RetryPolicy, Run, Status, Task
+from duecourse.running.event_loop import ASYNC_PARALLEL
 from duecourse.running.leases import LeaseState
-from duecourse.running.loop import ASYNC_PARALLEL
 from duecourse.running.run import STOPPED
 from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until

@@ -21,11 +21,11 @@ from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.layout import AHEAD
 from duecourse.ledger.many_tasks import TaskFilter
-from duecourse.ledger.operations import Move
+from duecourse.ledger.operation_types import Move
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import NewTask, RetryPolicy, Run, Shard, Status, Task
+from duecourse.running.event_loop import ASYNC_PARALLEL
 from duecourse.running.leases import LeaseState
-from duecourse.running.loop import ASYNC_PARALLEL
 from duecourse.settings import Settings
 from duecourse.task_handlers import task_handler
 from duecourse.worker.child import size_of

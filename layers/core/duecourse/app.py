@@ -30,9 +30,9 @@ from duecourse.guard.egress import Egress
 from duecourse.guard.http_types import HttpCaller
 from duecourse.guard.seals import Seals, Wrapping
 from duecourse.ledger.address import servers_of, split
+from duecourse.ledger.api_query import limits_of
 from duecourse.ledger.bells import BellServers
-from duecourse.ledger.operations import Results
-from duecourse.ledger.query import limits_of
+from duecourse.ledger.operation_types import Results
 from duecourse.ledger.queue import QueueChanges
 from duecourse.ledger.reminder import KIND as REMINDER
 from duecourse.ledger.reminder import SERIES_KIND, Channel

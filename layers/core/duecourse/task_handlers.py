@@ -17,9 +17,9 @@ from duecourse.base.ids import NAME_PATTERN
 from duecourse.base.json_text import Json
 from duecourse.base.times import parse_duration
 from duecourse.errors import InvalidHandler, LeaseLost, StoreMisused, StoreUnavailable
-from duecourse.ledger.operations import Lease
+from duecourse.ledger.operation_types import Lease
 from duecourse.ledger.task import Outcome, Span, Task, dump_state, lease_within
-from duecourse.running.loop import LOOP
+from duecourse.running.event_loop import LOOP
 from duecourse.running.run import Runner
 from duecourse.running.task_event import decode_message, decode_tasks
 from duecourse.running.work import run_messages

@@ -12,7 +12,7 @@ import redis
 
 from duecourse.base.ids import new_id
 from duecourse.ledger.connect import connect
-from duecourse.ledger.operations import MAX_ADD
+from duecourse.ledger.operation_types import MAX_ADD
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import NewTask, Shard
 from tests.bench.peers.installed import NODE

@@ -15,7 +15,7 @@ from duecourse.base.batches import grouped
 from duecourse.errors import LeaseLost, SealBroken, StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.guard.seals import strip_secrets
 from duecourse.ledger import task as backoff
-from duecourse.ledger.operations import KeyedTry, Lease, Settled
+from duecourse.ledger.operation_types import KeyedTry, Lease, Settled
 from duecourse.ledger.task import (
     STEP_MS,
     STEPS,

@@ -26,9 +26,9 @@ from duecourse.errors import (
 )
 from duecourse.guard.seals import hidden_in, secret_words, strip_secrets
 from duecourse.ledger import task as backoff
-from duecourse.ledger.operations import Results
-from duecourse.ledger.query import KIND as POLL
-from duecourse.ledger.query import QUEUE_PREFIX
+from duecourse.ledger.api_query import KIND as POLL
+from duecourse.ledger.api_query import QUEUE_PREFIX
+from duecourse.ledger.operation_types import Results
 from duecourse.ledger.task import (
     KEPT_AT,
     MAX_RESULT_BYTES,
@@ -48,7 +48,7 @@ from duecourse.ledger.task import (
     is_notification,
     with_place,
 )
-from duecourse.running.loop import RunCancelled
+from duecourse.running.event_loop import RunCancelled
 from duecourse.tasks.kinds import URL_KINDS
 
 # The task on log lines: tasks of one invocation run at the same time, and share its request id.

@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
 from duecourse.ledger.task import DEFAULT_TENANT, Settlement, Shard, Task
-from duecourse.running.loop import LOOP
+from duecourse.running.event_loop import LOOP
 from duecourse.running.run import Runner, release
 from duecourse.running.targets import Targets
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from duecourse.base.batches import grouped
 from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable
-from duecourse.ledger.operations import Away, Lease, Settled
+from duecourse.ledger.operation_types import Away, Lease, Settled
 from duecourse.ledger.task import (
     STEP_MS,
     STEPS,
@@ -26,8 +26,8 @@ from duecourse.ledger.task import (
     begin_nonce,
     lease_within,
 )
+from duecourse.running.event_loop import ASYNC_PARALLEL, LOOP
 from duecourse.running.leases import AGAIN_S, extend_leases
-from duecourse.running.loop import ASYNC_PARALLEL, LOOP
 from duecourse.running.run import Runner, RunTimes, release
 from duecourse.running.targets import MAX_TASKS
 from duecourse.running.threads import Threads

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 from duecourse.app import App, Parts
 from duecourse.base.json_text import Json, dump_json
 from duecourse.base.times import parse_duration, parse_instant
-from duecourse.ledger.operations import Lease
+from duecourse.ledger.operation_types import Lease
 from duecourse.ledger.task import (
     DEFAULT_QUEUE,
     DEFAULT_TENANT,

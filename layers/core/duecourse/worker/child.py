@@ -31,8 +31,8 @@ from duecourse.ringing.bridge import SWITCH_S, Bridge
 from duecourse.ringing.bridge_event import Ring, shards_of
 from duecourse.ringing.dispatch import daemon
 from duecourse.running.drain import ContinuousDrain, DrainResult
+from duecourse.running.event_loop import ASYNC_PARALLEL, LOOP, cancels_after_s
 from duecourse.running.leases import LeaseExtender, LeaseState, ProcessLease
-from duecourse.running.loop import ASYNC_PARALLEL, LOOP, cancels_after_s
 from duecourse.running.run import STOPPED, AsyncKind, Kind, is_suspect
 from duecourse.running.threads import Threads
 from duecourse.task_handlers import TaskHandler

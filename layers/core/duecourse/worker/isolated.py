@@ -20,7 +20,7 @@ from typing import Any
 
 from duecourse.app import PROCESS
 from duecourse.ledger.task import Lost, Settlement, Task
-from duecourse.running.loop import LOOP, cancels_after_s
+from duecourse.running.event_loop import LOOP, cancels_after_s
 from duecourse.running.run import STOPPED, killed, postpone
 from duecourse.worker.options import STOPS, Options, find_handlers, log_to_stderr
 
