@@ -247,7 +247,7 @@ CONTRACTS = (
     "guard.call_credentials",
     "guard.http_types",
     "ledger.bells",
-    "ledger.operations",
+    "ledger.operation_types",
     "ledger.schedule",
     "reminders.send",
     "running.task_event",
