@@ -196,3 +196,16 @@ def test_each_described_field_of_a_task_and_a_reminder_is_wherever_callers_look(
     names = described(Rule, Series)
     for model, typed in ((AddReminder, ReminderFields), (ChangeReminder, ReminderChanges)):
         assert names <= model.model_fields.keys() & typed.__annotations__.keys()
+
+
+@value
+class Coloured:
+    """A value with a text."""
+
+    color: Annotated[str, About("Colour of it.", "red")] = ""
+
+
+def test_a_type_without_a_form_is_named_where_the_models_are_made() -> None:
+    with pytest.raises(TypeError, match=r"^the type of color has no form"):
+        api_fields(Coloured)
+    assert list(api_fields(Coloured, color=Form(str, str))) == ["color"]

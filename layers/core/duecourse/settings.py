@@ -2,7 +2,8 @@
 
 To add a setting, add its field with its reader and a description (`Annotated[type, reader, description] = default`).
 It needs a parameter in `template.yaml` if a deployment sets it. If a client obeys it, its name belongs to
-ClientSettings of `client/settings.py`, and to SETTINGS of `local/duecourse_local/cli/stack.py`. Then `make reference`.
+ClientSettings of `client/settings.py`. If the bridge does, it belongs to BridgeTask of `template.yaml`, and to the help
+of `bridge/__main__.py`. Then `make reference`.
 """
 
 import re

@@ -141,21 +141,6 @@ def _result_shown(text: str) -> JSON | str:
     return JSON(console.json_text(json.loads(text)))
 
 
-SETTINGS = (
-    "DUECOURSE_STORE",
-    "DUECOURSE_TARGETS",
-    "DUECOURSE_NAMESPACE",
-    "DUECOURSE_SHARDS",
-    "DUECOURSE_RESULTS_TABLE",
-    "DUECOURSE_EGRESS_ALLOW",
-    "DUECOURSE_POLL_INTERVAL",
-    "DUECOURSE_REMINDER_MESSAGES",
-    "DUECOURSE_SMS_COUNTRIES",
-    AMQP,
-    "DUECOURSE_CREDENTIAL_PREFIX",
-    "DUECOURSE_SEAL_KEY",
-)
-"""Settings that `Client.from_env` reads, of all that the functions have."""
 AS_GIVEN = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Options after the command are the command's own."""
 
@@ -183,12 +168,16 @@ def run(
 
 
 def _variables_of_stack(folder: Path) -> dict[str, str]:
+    from duecourse.client.settings import ClientSettings
+    from duecourse.settings import PREFIX
+
     up = state.running(folder)
     if not up:
         raise HarnessError("no stack is up: run duecourse up")
     target.ledger_settings(None, folder)  # raises where the stack has its ledger to itself
     settings = _settings_of_stack(up, state.seal_key(folder))
-    own = {name: settings[name] for name in SETTINGS if settings.get(name)}
+    read = ("DUECOURSE_STORE", AMQP, *(PREFIX + name.upper() for name in ClientSettings.__annotations__))
+    own = {name: settings[name] for name in read if settings.get(name)}
     # A secret in this environment is a deployed stack's, and beside the address of this one it would be rejected.
     services = {"AWS_ENDPOINT_URL": up["aws"], "AWS_ENDPOINT_URL_LAMBDA": up["lambda"]}
     return {**CREDENTIALS, **services, **own, STORE_SECRET: "", AMQP_SECRET: ""}

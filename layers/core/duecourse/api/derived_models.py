@@ -72,6 +72,8 @@ def _form_of(one: Described) -> Form:
         return Form(Annotated[float, Field(ge=low, le=high, allow_inf_nan=False, strict=True)], float)
     if issubclass(kind, StrEnum):
         return Form(Annotated[kind, OF_ENUM], kind)
+    if kind is not int:
+        raise TypeError(f"the type of {one.name} has no form: name one beside the field")
     return Form(Annotated[int, Field(ge=low if high else None, le=high or None, strict=True)], int)
 
 

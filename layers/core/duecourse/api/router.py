@@ -10,6 +10,8 @@ A changing request with an Idempotency-Key is answered once (`api/idempotency.py
 Then `current_request().new_id` gives the same ids, and a verb knows its own work by `current_request().keyed`. A POST
 that changes nothing belongs to READING of `api/request.py`.
 
+The router of a new room belongs to the list in `duecourse/routes.py`.
+
 Then its row in `tests/support/routes_and_roles.py`, its path in `template.yaml` (DefinitionBody) and in
 `tests/template/test_policies.py`, and saved events good and bad (`tests/api/test_http_saved_requests.py`). The same
 verb in `client/` has a Pair in `tests/client/test_http_as_client.py`. Write its row in `docs/reference/http-api.md`,

@@ -5,7 +5,8 @@ Source: AWS, "Specification: Embedded metric format".
 
 To add a metric, add its field to the line that carries it (`Annotated[type, unit, meaning]`). mypy then names where its
 value is missing: `functions/*/app.py`, `ringing/linger.py`, `ringing/bridge.py` or `*/routes.py`. Then run
-`make reference`. A count of a drain is a field of Drained (`running/drain.py`), too. A new line has a row in PRINTED of
+`make reference`. A count of a drain is a field of Drained (`running/drain.py`), too; one of a tick passes TickResult
+(`ringing/tick.py`). The Dashboard of `template.yaml` shows it. A new line has a row in PRINTED of
 `local/duecourse_local/reference/metrics.py`. An alarm is a resource of `template.yaml` and a row in
 `tests/template/test_alarms.py`.
 """

@@ -7,7 +7,8 @@ To add a field, add it here, in `pack_rest` and `unpack` of record.py, and to Ta
 event, in `running/task_event.py` and `testing/handlers.py`. `_anew` of `running/work.py` makes a NewTask of a Task.
 NewTask says what callers need.
 
-A new length comes before the payload's, which stays last; change each script that has `fields.LENGTHS_FORMAT`. For a
+A new length comes before the payload's, which stays last; change each script that has `fields.LENGTHS_FORMAT`, and
+SIZE_AT of `tests/support/python_record.py`. For a
 new length or number of REST, change `notification` of `modules/notifications.lua` too, which packs a rest by hand. For
 a new number of FRONT, change `choice.lua`, `begin.lua` and `modules/layout.lua` too, which spell its beginning.
 

@@ -1,4 +1,7 @@
-"""The kind `reminder`: a message to one person, by one channel; Protocols of sending and of writing."""
+"""The kind `reminder`: a message to one person, by one channel; Protocols of sending and of writing.
+
+Who sends by a channel is a Sender in `services/`. How to add one is in the docstring of Channel (`ledger/reminder.py`).
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

@@ -256,7 +256,8 @@ class Publisher(Protocol):
     the `servers` of `http` in `app.py`, which tasks may not call. In the template, change the patterns of Targets and
     DeadTarget, and add the policy. Its event is read in `base/event_reader.py`. For the local stack, change
     `environment.py`, `options.py`, `services.py`, `shared_process.py`, `template.py` and `aws/` of `harness/`, and
-    `cli/up.py` and `cli/stack.py`. `running/targets.py` needs no change.
+    `cli/up.py` and `cli/stack.py`. Its client library is pinned as `requirements/README.md` says, and
+    `docs/reference/targets.md` has its row. `running/targets.py` needs no change.
     """
 
     def publish(self, queue: str, messages: Sequence[BrokerMessage]) -> list[str]:

@@ -17,7 +17,8 @@ key except the bell has a TTL.
 A verb that must not be sent twice is in ONCE (`script_calls.py`), one that replicas must have in REPLICATED
 (`base.py`). One that writes nothing is in READS (`script_calls.py`), and in READ_ONLY of
 `tests/ledger/test_rules_nothing_left.py`. A command of Redis that no script used before belongs to Commands of
-`embedded/in_process_redis.py` too. A verb that changes tasks calls the log; `task_log_lines.py` names those that do not.
+`embedded/in_process_redis.py` too. A verb that changes tasks calls the log; `task_log_lines.py` names those that do
+not.
 """
 
 from duecourse.base.times import Clock
