@@ -534,7 +534,7 @@ def test_instant_tasks_have_a_thread_beside_what_awaits(threads: Threads) -> Non
     assert len(batches._outbox) == 4_000
     LOOP.run(lambda: asyncio.sleep(0, gate.set()))
     gathered(batches, 4_001)
-    assert (batches._called, batches._awaited) == (0, 0)
+    assert (batches._called, batches._lasting) == (0, 0)
 
 
 def test_async_tasks_that_wait_for_a_place_are_taken_back(threads: Threads) -> None:

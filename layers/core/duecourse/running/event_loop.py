@@ -6,9 +6,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context, copy_context
 from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from duecourse.ledger.task import Lost
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 # asyncio is imported with the first async handler: a cold start without one does not pay for it.
 
-log = logging.getLogger("duecourse.engine")
+log = logging.getLogger("duecourse.running")
 
 R = TypeVar("R")
 
@@ -27,6 +28,8 @@ ASYNC_PARALLEL = 100
 """Number of tasks that run at the same time on an event loop, unless a handler or a worker sets another."""
 BLOCKED_S = 1.0
 """Time for which a handler may keep the loop from all others before that is reported."""
+OWN_THREADS = 4
+"""Number of threads for duecourse's own calls of async runs: seals, results, first extensions of short leases."""
 LOOK_S = 0.1
 """Time between two looks at the loop, while handlers run on it."""
 
@@ -59,6 +62,41 @@ class _Handling:
         self._is_over = True
 
 
+class DaemonThreads(ThreadPoolExecutor):
+    """Executor whose threads let their process end: one that never returns would keep it, as asyncio's own do."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._size, self._count = size, 0
+        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._starting = threading.Lock()
+
+    def submit(self, call: Callable[..., R], /, *given: Any, **named: Any) -> "Future[R]":
+        """Have a call made on one of the threads."""
+        ended: Future[R] = Future()
+
+        def do() -> None:
+            if ended.set_running_or_notify_cancel():
+                try:
+                    ended.set_result(call(*given, **named))
+                except BaseException as error:  # noqa: BLE001 the caller's
+                    ended.set_exception(error)
+
+        with self._starting:
+            if self._count < self._size:
+                self._count += 1
+                threading.Thread(target=self._serve, name="duecourse-call", daemon=True).start()
+        self._inbox.put(do)
+        return ended
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Leave the threads: they end with the process."""
+
+    def _serve(self) -> None:
+        while True:
+            self._inbox.get()()
+
+
 class EventLoop:
     """An event loop on a thread of its own, which starts with the first async handler and lasts as long as the process.
 
@@ -72,10 +110,12 @@ class EventLoop:
         """Have no loop: in a forked child, the thread of its parent's is not there."""
         self._starting = threading.Lock()
         self._loop: AbstractEventLoop | None = None
+        self._serving: threading.Thread | None = None
         self._tasks: set[AsyncioTask[None]] = set()  # the loop itself holds them weakly
         self._handlings: set[_Handling] = set()
         self._is_wanted = threading.Event()
         """Set while handlers run."""
+        self._own_threads = DaemonThreads(OWN_THREADS)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], context: Context | None = None) -> None:
         """Have a coroutine run, in a new context or a copy of this one; it must not raise. Any thread may call this."""
@@ -92,8 +132,17 @@ class EventLoop:
             except BaseException as error:  # noqa: BLE001 the caller's: SystemExit would end the loop
                 ended.set_exception(error)
 
+        if threading.current_thread() is self._serving:
+            raise RuntimeError("an async handler cannot wait for another one by a plain call: await it")
         self.start(run, copy_context())
         return ended.result()
+
+    async def on_thread(self, call: Callable[..., R], *given: Any) -> R:
+        """Make a call of duecourse's own that may block, on a thread that handlers cannot fill; returns its result."""
+        import asyncio
+
+        do = partial(copy_context().run, call, *given)
+        return await asyncio.get_running_loop().run_in_executor(self._own_threads, do)
 
     async def handle(self, handler: Coroutine[Any, Any, R], lost: Lost) -> R:
         """Await a handler's coroutine, on this loop.
@@ -141,9 +190,11 @@ class EventLoop:
         with self._starting:
             if not self._loop:
                 loop = asyncio.new_event_loop()
+                loop.set_default_executor(DaemonThreads(min(32, (os.cpu_count() or 1) + 4)))  # as many as asyncio's own
                 # Daemons: a handler that never returns must not keep a process from ending.
                 serving = threading.Thread(target=_serve, args=(loop,), name="duecourse-loop", daemon=True)
                 serving.start()
+                self._serving = serving
                 watching = partial(self._watch, loop, serving)
                 threading.Thread(target=watching, name="duecourse-loop-watch", daemon=True).start()
                 self._loop = loop

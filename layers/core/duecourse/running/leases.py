@@ -34,6 +34,7 @@ from duecourse.ledger.task import (
     cut_detail,
     was_begun_by,
 )
+from duecourse.running.event_loop import LOOP
 from duecourse.running.run import DIED, UNSETTLED, Runner, credential_words, interrupted, killed, release
 from duecourse.running.task_event import Failure
 from duecourse.tasks.verbs import stored
@@ -170,11 +171,9 @@ class LeaseExtender:
 
     async def begin_async(self, task: Task) -> None:
         """Extend the task's lease from now on; a call of the store does not block the event loop."""
-        from asyncio import to_thread
-
         self._running[task.token] = task
         if self._is_short(task):
-            await to_thread(self._extend, [task])
+            await LOOP.on_thread(self._extend, [task])
 
     def _is_short(self, task: Task) -> bool:
         return task.lease_expires_at - task.claimed_at < self._step_ms

@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -48,7 +49,7 @@ from duecourse.ledger.task import (
     is_notification,
     with_place,
 )
-from duecourse.running.event_loop import RunCancelled
+from duecourse.running.event_loop import LOOP, RunCancelled
 from duecourse.tasks.kinds import URL_KINDS
 
 # The task on log lines: tasks of one invocation run at the same time, and share its request id.
@@ -296,19 +297,19 @@ class Runner:
 
     async def run_async(self, task: Task) -> Settlement:
         """Run a task of an async kind as `run` does, on the event loop; what may block is done on threads."""
-        from asyncio import to_thread  # which a process without async handlers does not import
-
         kind = self._async_kind_of(task.kind)
         assert kind is not None, f"{task.kind} is not async"  # noqa: S101 - `awaits` has said so
         with log_context(task):
             is_asked_for = task.payload_json.startswith(SEALED) or is_notification(task.id)  # its key may be KMS's
-            opened = await to_thread(self._open, task) if is_asked_for else self._open(task)
+            opened = await LOOP.on_thread(self._open, task) if is_asked_for else self._open(task)
             if isinstance(opened, Settlement):
                 return opened
             try:
                 outcome = await kind(opened)
-                is_kept = self._results is not None and isinstance(outcome, Done | None)  # by a call of the table
-                end = await to_thread(self.settlement, opened, outcome) if is_kept else self.settlement(opened, outcome)
+                # The table keeps a result, and is away from here.
+                is_kept = self._results is not None and isinstance(outcome, Done) and outcome.result is not None
+                settle = partial(self.settlement, opened, outcome)
+                end = await LOOP.on_thread(settle) if is_kept else settle()
             except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too
                 end = self._failed(opened, task, error)
             return _without_secrets(end, opened, task) if end.detail else end

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
-from duecourse.ledger.task import DEFAULT_TENANT, Settlement, Shard, Task
+from duecourse.ledger.task import DEFAULT_TENANT, Ending, Settlement, Shard, Task
 from duecourse.running.event_loop import LOOP
 from duecourse.running.run import Runner, release
 from duecourse.running.targets import Targets
@@ -75,6 +75,8 @@ class Threads:
             while True:
                 if work := self._inbox.get_nowait():
                     work()
+        if self._threads:  # which did so again
+            self.close()
 
     def _start_one(self) -> None:
         if len(self._threads) == self.size:
@@ -166,8 +168,9 @@ NO_DISPLAY = NoDisplay()
 class WorkBatches:
     """The batches of one drain; there are as many slots as threads, and more while tasks are short.
 
-    As many batches are worked at the same time as there are threads. A batch is worked at a place: a thread that takes
-    part, or an async task on the event loop, which needs no thread. A task that ends gives its place to the next batch.
+    At most as many batches are worked at the same time as there are threads. A batch is worked at a place: a thread
+    that takes part, or an async task on the event loop, which needs no thread. A task that ends gives its place to the
+    next batch.
 
     `leases` shows the leases that are worked here and not settled.
     """
@@ -184,14 +187,18 @@ class WorkBatches:
         self._counting = threading.Lock()
         self._called = 0
         """Number of places in use: of threads that take part, or will, until no batch is left, and of async tasks."""
-        self._awaited = 0
-        """Number of these that async tasks have."""
+        self._lasting = 0
+        """Number of these that async tasks have, and threads in a run that is not instant."""
         self._usual_s: dict[str, float] = {}
         """Usual time of a run by kind; of kinds that are worked here."""
+        self._head: tuple[WorkBatch | None, float] = (None, 0.0)
+        """The batch that is begun next, and since when it is that one."""
         self._moved_at = time.monotonic()
         self._grow_at = 0.0
         self._begun: dict[str, tuple[float, WorkBatch]] = {}
         """Batches that were claimed ahead and run by now, by their tokens: since when, while that is not noted."""
+        self._are_instant = False
+        """True if the batches begun last were all instant."""
         self.in_flight = 0
 
     @property
@@ -201,8 +208,8 @@ class WorkBatches:
 
     @property
     def idle(self) -> int:
-        """Number of threads that have no batch."""
-        return max(0, self._threads.size - self.in_flight)
+        """Number of tasks that would begin at once."""
+        return max(0, (1 if self._are_instant else self._threads.size) - self.in_flight)
 
     @property
     def are_enough(self) -> bool:
@@ -222,10 +229,12 @@ class WorkBatches:
         batches = self._cut(shard, tasks, each, at_once)
         self.in_flight += len(batches)
         lasting = sum(not self._is_instant(batch) for batch in batches)
+        self._are_instant = not lasting and bool(batches)
         with self._counting:
             self._unstarted.extend(batches)
-            # Instant batches need one thread, if none takes part.
-            wanted = self._called + (lasting or bool(batches and self._called == self._awaited))
+            # Instant batches need one thread that no other run has.
+            is_free = self._called > self._lasting
+            wanted = self._called + lasting + (lasting < len(batches) and not is_free)
         self._call(wanted)
 
     def _call(self, wanted: int) -> None:
@@ -255,13 +264,13 @@ class WorkBatches:
 
     def _note_run(self, batch: WorkBatch, run_s: float) -> None:
         kind = batch.tasks[0].kind
-        known = self._usual_s.get(kind)
-        if known is None:
-            known = run_s
-            if len(self._usual_s) == MOST_KINDS:
-                self._usual_s.clear()
         # A long run counts as five times as long as an instant one: one in twenty may have waited for the interpreter.
-        self._usual_s[kind] = known + (min(run_s, 5 * INSTANT_S) - known) / FALL
+        run_s = min(run_s, 5 * INSTANT_S)
+        known = self._usual_s.get(kind, run_s)
+        self._usual_s[kind] = known + (run_s - known) / FALL
+        if len(self._usual_s) > MOST_KINDS:
+            with suppress(StopIteration, RuntimeError, KeyError):  # other threads note too
+                del self._usual_s[next(iter(self._usual_s))]
 
     def gather(self, patience_s: float) -> Finished:
         """Finished batches, after so long a wait for the first or for `wake`, and batches that no thread will begin."""
@@ -328,10 +337,14 @@ class WorkBatches:
                 unsaid = 0
             if batch.is_async:
                 return self._await(batch)
+            if not is_instant:
+                self._begin_lasting()
             began_at = time.monotonic()
-            self._work_one(batch, began_at)
+            has_run = self._work_one(batch, began_at)
             run_s = time.monotonic() - began_at
-            if not batch.target:
+            if not is_instant:
+                self._end_lasting()
+            if has_run and not batch.target:
                 self._note_run(batch, run_s)
             unsaid += 1
             if not is_instant or unsaid == SETTLED_TOGETHER or run_s > RESCUE_S:
@@ -346,7 +359,7 @@ class WorkBatches:
         if self._unstarted and time.monotonic() > turn_ends_at:
             with self._counting:
                 first = self._first()
-                is_spare = self._called - self._awaited > 1 and first is not None and self._is_instant(first)
+                is_spare = self._called - self._lasting > 1 and first is not None and self._is_instant(first)
                 self._called -= is_spare
             if not is_spare:
                 self._threads.do(self._work)
@@ -371,17 +384,26 @@ class WorkBatches:
             waited_ms = self._note_began(batch, time.monotonic())
             try:
                 settlements = [await self._run_async(batch.tasks[0], waited_ms)]
-            except Exception:  # noqa: BLE001 a fault of duecourse's own: logged there
+            except BaseException:  # noqa: BLE001 a fault of duecourse's own, logged there, or a handler cancels all
                 settlements = self._meet_fault(batch)
             self._note_end(batch, settlements, waited_ms)
             self.wake()
-            with self._counting:
-                self._awaited -= 1
+            self._end_lasting()
             self._give_place()
 
-        with self._counting:
-            self._awaited += 1
+        self._begin_lasting()
         LOOP.start(work)
+
+    def _begin_lasting(self) -> None:
+        """Count a place that a run has for a while; another one serves the instant batches that wait."""
+        with self._counting:
+            self._lasting += 1
+        if self._unstarted:
+            self._call(self._lasting + 1)
+
+    def _end_lasting(self) -> None:
+        with self._counting:
+            self._lasting -= 1
 
     async def _run_async(self, task: Task, waited_ms: int) -> Settlement:
         if _has_lapsed(task, waited_ms):
@@ -389,13 +411,15 @@ class WorkBatches:
         with self._threads.held_by(task.tenant) as granted:
             return await self._runner.run_async(task) if granted else self._runner.later(task, HELD)
 
-    def _work_one(self, batch: WorkBatch, began_at: float) -> None:
+    def _work_one(self, batch: WorkBatch, began_at: float) -> bool:
+        """Work a batch; returns False where its task was given back without a run."""
         waited_ms = self._note_began(batch, began_at)
         try:
             settlements = self._worked(batch, waited_ms)
         except Exception:  # noqa: BLE001 a fault of duecourse's own: logged there
             settlements = self._meet_fault(batch)
         self._note_end(batch, settlements, waited_ms)
+        return any(end.ending is not Ending.RELEASE for end in settlements)
 
     def _worked(self, batch: WorkBatch, waited_ms: int) -> list[Settlement]:
         if batch.target:
@@ -451,16 +475,26 @@ class WorkBatches:
         """Wait for finished batches or `wake`; tasks that wait for one that should be instant get threads meanwhile."""
         ends_at = time.monotonic() + patience_s
         while (left_s := ends_at - time.monotonic()) > 0:
-            first = self._first() if self._called < self._threads.size else None
             try:
-                self._news.get(timeout=min(left_s, RESCUE_S) if first else left_s)
+                self._news.get(timeout=min(left_s, self._rescue() or left_s))
             except Empty:
-                if first and self._first() is first:
-                    self._call(2 * self._called)
                 if self._outbox:
                     return
             else:
                 return
+
+    def _rescue(self) -> float:
+        """Give more threads to batches that wait too long; returns seconds until the next look, 0 if none is needed."""
+        first = self._first() if self._called < self._threads.size else None
+        if first is None:
+            return 0
+        now = time.monotonic()
+        if first is not self._head[0]:
+            self._head = first, now
+        elif now - self._head[1] >= RESCUE_S:
+            self._call(2 * self._called)
+            self._head = first, now
+        return self._head[1] + RESCUE_S - now
 
     def _first(self) -> WorkBatch | None:
         """The batch that a thread begins next, None for none."""

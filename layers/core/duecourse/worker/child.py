@@ -31,7 +31,7 @@ from duecourse.ringing.bridge import SWITCH_S, Bridge
 from duecourse.ringing.bridge_event import Ring, shards_of
 from duecourse.ringing.dispatch import daemon
 from duecourse.running.drain import ContinuousDrain, DrainResult
-from duecourse.running.event_loop import ASYNC_PARALLEL, LOOP, cancels_after_s
+from duecourse.running.event_loop import ASYNC_PARALLEL, LOOP, RunCancelled, cancels_after_s
 from duecourse.running.leases import LeaseExtender, LeaseState, ProcessLease
 from duecourse.running.run import STOPPED, AsyncKind, Kind, is_suspect
 from duecourse.running.threads import Threads
@@ -179,6 +179,7 @@ class WorkerProcess:
         self._queues = frozenset(queues)
         self._own = frozenset(handlers)
         self._ends_at = inf
+        self._cancels = False
         self._extender = LeaseExtender(app.ledger)
         self._threads = Threads(size_of(app, handlers, concurrency))
         kinds: dict[str, Kind] = _built_in(app)
@@ -235,9 +236,11 @@ class WorkerProcess:
         self._ends_at = time.monotonic() + grace_s
         self._stopped.set()
         self._drain.stop()
-        self._bridge.stop(grace_s)
+        cancel_s = cancels_after_s(grace_s)
+        self._bridge.stop(cancel_s)
         drain = self._parts["drain"]
-        drain.join(cancels_after_s(self._ends_at - time.monotonic()))
+        drain.join(max(0.0, self._ends_at - grace_s + cancel_s - time.monotonic()))
+        self._cancels = True
         LOOP.cancel(STOPPED)
         drain.join(max(0.0, self._ends_at - time.monotonic()))
         finished = not drain.is_alive()
@@ -282,6 +285,8 @@ class WorkerProcess:
 
     def _with_lease_async(self, kind: AsyncKind) -> AsyncKind:
         async def run(task: Task) -> Outcome | None:
+            if self._cancels:  # it would be cancelled no more
+                raise RunCancelled(STOPPED)
             running = self._with_signals(task)
             async with self._extender.while_running(running):
                 with self._board.running(running):
