@@ -12,6 +12,7 @@ from tests.support import redis_ledger
 from tests.support.drainer import ENVIRONMENT
 from tests.support.forking import CHILDREN, EACH, FORKS
 from tests.support.http_server import Reply, answering
+from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.slow
@@ -52,6 +53,18 @@ def test_a_forked_child_runs_async_handlers_on_a_loop_of_its_own() -> None:
 def test_a_forked_child_uses_its_parents_clients_on_connections_of_its_own(redis_server: RedisServer) -> None:
     told = forked("clients", redis_server.url)
     assert told == ["['child', 'child']", "0", "['child', 'child', 'parent']"]
+
+
+def test_a_forked_child_asks_redis_though_a_thread_of_its_parent_has_the_clients_locks(
+    redis_server: RedisServer,
+) -> None:
+    assert forked("locked", redis_server.url) == ["b'PONG'", "b'PONG'", "0", "b'PONG'"]
+
+
+def test_a_forked_child_asks_a_cluster_though_a_thread_of_its_parent_has_the_clients_locks(
+    cluster: ClusterServers,
+) -> None:
+    assert forked("locked", cluster.url) == ["True", "True", "0", "True"]
 
 
 def test_a_forked_child_asks_redis_on_a_connection_of_its_own(redis_server: RedisServer) -> None:

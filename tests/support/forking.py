@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 from duecourse import Done, Task
 from duecourse.app import PROCESS
@@ -81,6 +82,34 @@ def clients(url: str) -> None:
     forked.set()
     thread.join()
     tell([one.get("child").id, two.get("child").id, one.get("parent").id])
+
+
+def locked(url: str) -> None:
+    """A child asks by its parent's client while a thread of the parent has the locks of that client."""
+    client = connect(url)
+    tell(execute(client, "PING"))
+    manager = getattr(client, "nodes_manager", None)
+    if manager is None:
+        locks = [client.connection_pool._lock]
+    else:
+        pools = [node.redis_connection.connection_pool for node in client.get_nodes() if node.redis_connection]
+        locks = [manager._lock, manager._initialization_lock, *(pool._lock for pool in pools)]
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ExitStack() as holding:
+            for lock in locks:
+                holding.enter_context(lock)
+            held.set()
+            over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    tell(child(lambda: execute(client, "PING")))
+    over.set()
+    thread.join()
+    tell(execute(client, "PING"))
 
 
 def connected(url: str) -> None:

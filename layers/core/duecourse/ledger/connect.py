@@ -9,8 +9,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 from urllib.parse import unquote
+from weakref import WeakSet
 
 import redis
 from hiredis import pack_command
@@ -387,12 +388,44 @@ def open_client(url: str, login: Login | None = None, **timeouts: float) -> Clie
     if login:
         url = without_login(url)
     if scheme == SENTINEL:
-        return _sentinel(url, login, options)
+        return _forkable(_sentinel(url, login, options))
     if login:
         options["credential_provider"] = login
     if scheme in CLUSTER:
-        return _cluster(url, options | {"connection_pool_class": RenewingPool if login else NodePool})
-    return _renewing(redis.Redis.from_pool(QuickPool.from_url(url, retry=ONCE, **options)), login)
+        return _forkable(_cluster(url, options | {"connection_pool_class": RenewingPool if login else NodePool}))
+    return _forkable(_renewing(redis.Redis.from_pool(QuickPool.from_url(url, retry=ONCE, **options)), login))
+
+
+C = TypeVar("C")
+_made: WeakSet[Any] = WeakSet()
+"""Clients that were made here."""
+
+
+def _forkable(client: C) -> C:
+    """Have the client's locks renewed in a forked child.
+
+    A thread of the parent may hold one at the fork, and the child has no such thread to release it. redis-py 8.1 takes
+    its pool's lock before it makes a new one.
+    """
+    _made.add(client)
+    return client
+
+
+def _renew_locks() -> None:
+    for client in list(_made):
+        if isinstance(client, RedisCluster):
+            manager: Any = client.nodes_manager
+            client._lock = manager._lock = threading.RLock()  # noqa: SLF001 - it has no words for it
+            manager._initialization_lock = threading.RLock()  # noqa: SLF001
+            nodes: Any = client.get_nodes()  # type: ignore[no-untyped-call]
+            pools = [node.redis_connection.connection_pool for node in nodes if node.redis_connection]
+        else:
+            pools = [client.connection_pool]
+        for pool in pools:
+            pool._lock, pool._fork_lock = threading.RLock(), threading.RLock()  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_renew_locks)
 
 
 def _renewing(client: redis.Redis, login: Login | None) -> redis.Redis:
