@@ -404,8 +404,8 @@ _made: WeakSet[Any] = WeakSet()
 def _forkable(client: C) -> C:
     """Have the client's locks renewed in a forked child.
 
-    A thread of the parent may hold one at the fork, and the child has no such thread to release it. redis-py 8.1 takes
-    its pool's lock before it makes a new one.
+    A thread of the parent may hold one at the fork, and the child has no such thread to release it. The pool of
+    redis-py 8.1 takes its lock before it makes a new one.
     """
     _made.add(client)
     return client
