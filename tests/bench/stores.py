@@ -8,7 +8,8 @@ from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.embedded.leveldb import LevelDisk
 from duecourse.ledger.operations import MAX_ADD
 from duecourse.ledger.task import Ending, NewTask, Settlement, Shard
-from tests.bench.ledger import BATCH, HOUR_MS, PAYLOAD
+from tests.bench.figures import HOUR_MS, PAYLOAD
+from tests.bench.ledger import BATCH
 
 COUNT = 50_000
 SINGLE = 2_000
