@@ -9,18 +9,21 @@ examples:
 
 from rich.console import Console
 
-from tests.bench import watched
+from tests.bench import stores, watched
 from tests.bench.command import measured, parser
 from tests.bench.sections import OWN
 from tests.bench.stage import Section, at_one
 
-WATCHED = Section("Watched keys", "", at_one(watched.figures))
-"""A table of docs/how-to/watched-keys.md: six minutes."""
+MORE = {
+    "stores": Section("Stores without a server", "", at_one(stores.figures)),
+    "watched": Section("Watched keys", "", at_one(watched.figures)),
+}
+"""Figures of other pages: docs/reference/stores.md, and docs/how-to/watched-keys.md, which takes six minutes."""
 
 
 def main() -> None:
     """Measure and print."""
-    sections = {**OWN, "watched": WATCHED}
+    sections = {**OWN, **MORE}
     for _ in measured(Console(width=150), sections, parser("tests.bench", __doc__, sections).parse_args()):
         pass
 

@@ -87,6 +87,11 @@ class DelayLine:
         for end in free:
             self._send(end)
 
+    def close(self) -> None:
+        """Hang up on all."""
+        for end in self._ends:
+            end.own.close()
+
     def _connect(self) -> None:
         own, _ = self._listener.accept()
         try:

@@ -9,6 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from duecourse_local.doctor.python_build import is_optimised
 from tests.bench import machine
 from tests.bench.away import capacity, round_trip_ms
 from tests.bench.figures import AWAY, LOOPBACK, ROUNDS, Figure
@@ -89,7 +90,7 @@ def measured(
     def say(text: str) -> None:
         console.print(f"{time.monotonic() - began:5.0f} s  {text}", style="dim", highlight=False, markup=False)
 
-    if not machine.has_fast_python():
+    if not is_optimised():
         console.print(machine.SLOW_BUILD, style="bold red")
     if options.rounds < ROUNDS:
         say(f"{options.rounds} rounds are a trial: figures to be compared take {ROUNDS} at least")

@@ -2,7 +2,6 @@
 
 import platform
 import subprocess
-import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,6 +18,8 @@ QUIET = 0.08
 PATIENCE_S = 120.0
 """Time that a command waits for that, over all of its rows."""
 LOOK_S = 0.5
+SAID_EACH = 20
+"""Looks from one line about a wait to the next."""
 SLOW_BUILD = f"WARNING: this Python was built without optimisation by profiles, and takes twice as long: {FIX}"
 
 
@@ -38,12 +39,7 @@ def described(redis_version: str) -> Mapping[str, str]:
 
 def build() -> str:
     """The build of this Python."""
-    return "optimised by profiles" if has_fast_python() else "built WITHOUT optimisation: about half as fast"
-
-
-def has_fast_python() -> bool:
-    """True if this Python was optimised by profiles."""
-    return is_optimised(sysconfig.get_config_vars(), sysconfig.get_scheme_names())
+    return "optimised by profiles" if is_optimised() else "built WITHOUT optimisation: about half as fast"
 
 
 def _cpuinfo() -> list[str]:
@@ -107,17 +103,14 @@ class Quiet:
 
     def wait(self) -> bool:
         """Wait until other programs are quiet; False where the time was up before."""
-        share = self._look()
-        while share >= QUIET:
-            if self.left_s <= 0:
-                return False
-            self._say(f"other programs take {share:.0%} of the processors: waiting, {self.left_s:.0f} s at most")
-            began = time.monotonic()
-            share = self._look()
-            self.left_s -= max(time.monotonic() - began, LOOK_S)
-            if self.left_s <= 0 and share >= QUIET:
-                self._say("waited long enough: rows from here on are marked where the machine is busy")
-        return True
+        share, looks = self._look(), 0
+        while share >= QUIET and self.left_s > 0:
+            if not looks % SAID_EACH:
+                self._say(f"other programs take {share:.0%} of the processors: waiting, {self.left_s:.0f} s at most")
+            share, looks, self.left_s = self._look(), looks + 1, self.left_s - LOOK_S
+        if looks and share >= QUIET:
+            self._say("waited long enough: rows are marked where other programs take more")
+        return share < QUIET
 
     def rows(self, measured: Iterator[Sequence[Figure]]) -> Iterator[Figure]:
         """The figures, each piece of work begun after a wait, with the others' share while it ran."""

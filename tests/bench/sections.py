@@ -31,8 +31,8 @@ handler of 10 ms or more, both are bound by the number at a time.""",
         "Lateness of a worker, beside other libraries",
         """\
 200 tasks a second come due beside others that are due in an hour. Lateness is the time from the due time to the
-first line of the handler. The workers of docket and arq look each 5 ms, not each 250 and 500 as by default. Celery and arq have
-20,000 pending tasks, for adding more takes them minutes.""",
+first line of the handler. The workers of docket and arq look each 5 ms, not each 250 and 500 as by default. Celery
+and arq have 20,000 pending tasks, for adding more takes them minutes.""",
         rows.lates,
     ),
     "crash": Section(

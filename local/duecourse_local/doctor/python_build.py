@@ -12,9 +12,8 @@ DEBIAN = "deb_system"
 """Install scheme that only Debian and Ubuntu add. They train each build by `make profile-opt`, without the option."""
 
 
-def examine() -> Iterator[Finding]:
-    """The finding on the Python that runs this."""
-    variables, schemes = sysconfig.get_config_vars(), sysconfig.get_scheme_names()
+def examine(variables: Mapping[str, Any] | None = None, schemes: Collection[str] | None = None) -> Iterator[Finding]:
+    """The finding on a build with these variables and install schemes; by default, on the Python that runs this."""
     if is_optimised(variables, schemes):
         yield Finding(Level.FINE, CHECK, "optimised by profiles")
     else:
@@ -23,8 +22,10 @@ def examine() -> Iterator[Finding]:
         )
 
 
-def is_optimised(variables: Mapping[str, Any], schemes: Collection[str]) -> bool:
-    """True if a build with these variables and install schemes was optimised by profiles, and has no debug checks."""
+def is_optimised(variables: Mapping[str, Any] | None = None, schemes: Collection[str] | None = None) -> bool:
+    """True if such a build was optimised by profiles, and has no debug checks."""
+    variables = sysconfig.get_config_vars() if variables is None else variables
+    schemes = sysconfig.get_scheme_names() if schemes is None else schemes
     flags = " ".join(str(variables.get(name) or "") for name in ("CONFIG_ARGS", "CFLAGS", "PY_CORE_CFLAGS"))
     is_trained = "--enable-optimizations" in flags or "-fprofile-use" in flags or "-fprofile-instr-use" in flags
     is_known = "CONFIG_ARGS" in variables
