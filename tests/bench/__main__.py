@@ -9,16 +9,17 @@ examples:
 
 from rich.console import Console
 
-from tests.bench import stores, watched
+from tests.bench import stores, ticks, watched
 from tests.bench.command import measured, parser
 from tests.bench.sections import OWN
 from tests.bench.stage import Section, at_one
 
 MORE = {
     "stores": Section("Stores without a server", "", at_one(stores.figures)),
+    "ticks": Section("A tick over idle shards", "", at_one(ticks.figures)),
     "watched": Section("Watched keys", "", at_one(watched.figures)),
 }
-"""Figures of other pages: docs/reference/stores.md, and docs/how-to/watched-keys.md, which takes six minutes."""
+"""Figures that other pages have, such as docs/reference/stores.md and docs/how-to/watched-keys.md (six minutes)."""
 
 
 def main() -> None:

@@ -75,7 +75,7 @@ def parser(name: str, about: str | None, sections: Mapping[str, Section]) -> arg
     add("--only", nargs="*", choices=[*sections], metavar="PART", help=f"these parts: {', '.join(sections)}")
     add("--pending", type=int, default=100_000, help="tasks that wait beside those measured (default 100,000)")
     add("--rounds", type=int, default=ROUNDS, help=f"turns of each side (default {ROUNDS}, as many at least)")
-    add("--seconds", type=float, default=1.0, help="time of a worker's turn, about (default 1)")
+    add("--seconds", type=float, default=0.8, help="time of a worker's turn, about (default 0.8)")
     patience = f"seconds to wait for other programs, over all rows (default {machine.PATIENCE_S:.0f})"
     add("--patience", type=float, default=machine.PATIENCE_S, help=patience)
     return made
@@ -94,12 +94,19 @@ def measured(
         console.print(machine.SLOW_BUILD, style="bold red")
     if options.rounds < ROUNDS:
         say(f"{options.rounds} rounds are a trial: figures to be compared take {ROUNDS} at least")
-    quiet = machine.Quiet(options.patience, say)
+    quiet, failed = machine.Quiet(options.patience, say), []
     for name, section in sections.items():
         if options.only is None or name in options.only:
-            found = _found(name, section, quiet, say, options)
+            try:
+                found = _found(name, section, quiet, say, options)
+            except (AssertionError, SystemExit) as problem:  # what a side did not do in time, or why it ended
+                say(f"{name}: {problem}")
+                failed.append(name)
+                continue
             _print(console, name, section, found)
             yield name, found
+    if failed:
+        raise SystemExit(f"not measured: {', '.join(failed)}")
 
 
 def _found(name: str, section: Section, quiet: machine.Quiet, say: Say, options: argparse.Namespace) -> Found:

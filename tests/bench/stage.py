@@ -26,7 +26,7 @@ class Stage:
     say: Say
     pending: int = 100_000
     rounds: int = ROUNDS
-    seconds: float = 1.0
+    seconds: float = 0.8
     """Time that a turn of a worker takes, about."""
     curves: dict[str, Sequence[float]] = field(default_factory=dict)
     """Lateness of each (ms), for the picture."""

@@ -363,6 +363,7 @@ def test_the_command_tells_what_it_found_and_answers_by_its_exit_code(client: re
     sick = in_this_process("doctor", "--store", server.url, "--json")
     assert sick.exit_code == 1
     [finding] = [one for one in json.loads(sick.stdout) if one["check"] == "eviction"]
+    assert python_build.CHECK in {one["check"] for one in json.loads(sick.stdout)}
     assert finding["level"] == "fault"
     assert "noeviction" in finding["fix"]
 

@@ -52,9 +52,16 @@ def python(say: Say, name: str, module: str) -> tuple[str, ...]:
 
 
 def versions() -> str:
-    """The versions of the peers, as they are pinned."""
+    """The versions of the peers, as they are pinned, and of node."""
     pins = [*PINS.values(), *(name.replace("@", "==") for name in BULLMQ)]
-    return ", ".join(sorted(pin.replace("[redis]", "").replace("==", " ") for pin in pins))
+    named = sorted(pin.replace("[redis]", "").replace("==", " ") for pin in pins)
+    return ", ".join([*named, *_node()])
+
+
+def _node() -> list[str]:
+    if not (node := shutil.which("node")):
+        return []
+    return [f"node {subprocess.run([node, '--version'], capture_output=True, text=True, check=True).stdout.strip()}"]
 
 
 def _run(say: Say, what: str, command: list[str]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import chain, product
+from pathlib import Path
 
 import redis
 
@@ -15,7 +16,7 @@ from tests.bench.server import bench_server
 from tests.bench.stage import Measured, Stage
 from tests.support.wait import until
 
-ADDS = {"one": 300, "many": 3 * BATCH}
+ADDS = {LOOPBACK: {"one": 1_000, "many": 6 * BATCH}, AWAY: {"one": 300, "many": 6 * BATCH}}
 """Tasks that a turn adds."""
 AIMS = {
     ("one", LOOPBACK): "≥ 1.2 x",
@@ -29,6 +30,10 @@ AIMS = {
 }
 """What is aimed at beside the nearest of them."""
 NEAREST = "BullMQ"
+VARIED = {OURS, NEAREST}
+"""Sides of which each setting is measured; of the others, the best."""
+HEAD_START_S = 0.4
+HEAD_START_MS = 1_000
 WARMING = 300
 LEAST, MOST = 300, 20_000
 """Tasks of a turn of a worker."""
@@ -36,7 +41,7 @@ RATE = 200
 """Tasks a second of those whose lateness is measured."""
 CROWD = 100
 """Tasks that run when their worker is killed."""
-PATIENCE_S = 100.0
+PATIENCE_S = 80.0
 """Time that they have to be done."""
 
 Rates = dict[tuple[str, str], list[float]]
@@ -54,7 +59,7 @@ def adds(stage: Stage, only: Sequence[str] | None = None) -> Measured:
             adders = [running.enter_context(arena.adding()) for arena in arenas]
             rates: Rates = {}
             for turn in range(stage.rounds + 1):
-                for work, count in ADDS.items():
+                for work, count in ADDS[place].items():
                     for side, adder in zip(found, adders, strict=True):
                         if work == "many" and not side.has_batches:
                             continue
@@ -96,7 +101,8 @@ def drains(stage: Stage, only: Sequence[str] | None = None) -> Measured:
                 stage.say(f"{place}, round {turn + 1} of {stage.rounds}: {', '.join(one)}, {tasks:,} tasks")
                 drained, late = _turn(arenas[one[0]], one[1], tasks)
                 rates.setdefault(one, []).append(drained)
-                due.setdefault(one, []).append(late)
+                if late is not None:
+                    due.setdefault(one, []).append(late)
         yield [*_drains_shown(stage, place, found, rates, due)]
 
 
@@ -109,22 +115,24 @@ def _tried(stage: Stage, arena: Arena, place: str) -> Mapping[str, float]:
             arena.clear()
             with arena.adding() as adder:
                 adder.add("due", tasks, "nothing", 0, 0)
-            found[name] = arena.drain(tasks, settings)
+            with arena.working(settings, is_ready=False):
+                found[name] = arena.drain(tasks)
             if found[name] < 5 * WARMING:
                 break
     best = max(found, key=lambda name: found[name])
-    return found if arena.side.name in {OURS, NEAREST} else {best: found[best]}
+    return found if arena.side.name in VARIED else {best: found[best]}
 
 
-def _turn(arena: Arena, settings: str, tasks: int) -> tuple[float, float]:
-    """The rate of a drain, and that of as many tasks that come due in one instant."""
-    given = arena.side.drains[settings]
+def _turn(arena: Arena, settings: str, tasks: int) -> tuple[float, float | None]:
+    """The rate of a drain, and, at the most at a time, that of as many tasks that come due in one instant."""
     arena.clear()
     with arena.adding() as adder:
         took_s = adder.add("due", tasks, "nothing", 0, 0)
-        rate = arena.drain(tasks, given)
-        with arena.working(given):
-            at = time.time() + 1 + 2 * took_s
+        with arena.working(arena.side.drains[settings], is_ready=False):
+            rate = arena.drain(tasks)
+            if arena.side.name in VARIED and settings != list(arena.side.drains)[-1]:
+                return rate, None
+            at = time.time() + HEAD_START_S + 1.3 * took_s
             adder.add("due", tasks, "nothing", round(at * 1_000), 0)
             time.sleep(max(0.0, at - time.time()))
             arena.until_drained()
@@ -138,20 +146,18 @@ def _drains_shown(stage: Stage, place: str, found: Sequence[Side], rates: Rates,
     bars = stage.bars.setdefault(place, {})
     bars[OURS] = max(Rounds(rates[OURS, one]).median for one in ours.drains)
     for side in others:
-        best = max(
-            (one for name, one in rates if name == side.name), key=lambda one: Rounds(rates[side.name, one]).median
-        )
-        bars[side.name] = Rounds(rates[side.name, best]).median
-        pairs = [(crowd, best, "crowd")]
+        best = max((one for one in rates if one[0] == side.name), key=lambda one: Rounds(rates[one]).median)
+        bars[side.name] = Rounds(rates[best]).median
+        pairs = [(crowd, best, AIMS["crowd", place])]
         if side.name == NEAREST:
-            pairs = [(usual, side.usual, "usual"), *pairs]
-        for own, theirs, kind in pairs:
-            row = f"{own}: {side.name}, {theirs}"
-            aim = AIMS[kind, place] if side.name == NEAREST else ""
-            yield _beside(f"drain, {row}", place, aim, rates[OURS, own], side.name, rates[side.name, theirs])
-            if kind == "crowd":
-                name = f"all due in one instant, to the last settle, {row}"
-                yield _beside(name, place, "", due[OURS, own], side.name, due[side.name, theirs])
+            pairs = [(usual, (side.name, side.usual), AIMS["usual", place]), *pairs]
+        for own, theirs, aim in pairs:
+            row = f"drain, {own}: {', '.join(theirs)}"
+            aimed = aim if side.name == NEAREST else ""
+            yield _beside(row, place, aimed, rates[OURS, own], side.name, rates[theirs])
+        theirs = next(one for one in due if one[0] == side.name)
+        row = f"all due in one instant, to the last settle, {crowd}: {', '.join(theirs)}"
+        yield _beside(row, place, "", due[OURS, crowd], side.name, due[theirs])
 
 
 def lates(stage: Stage, only: Sequence[str] | None = None) -> Measured:
@@ -201,7 +207,7 @@ def _late(stage: Stage, arena: Arena) -> list[list[float]]:
         arena.until_fetched()
         for _ in range(stage.rounds):
             arena.notes.write_bytes(b"")
-            adder.add("due", tasks, "late", round(time.time() * 1_000) + 1_500, 1_000 / RATE)
+            adder.add("due", tasks, "late", round(time.time() * 1_000) + HEAD_START_MS, 1_000 / RATE)
             until(lambda: len(arena.noted()) >= tasks, seconds=120, every=0.05)
             found.append([float(line) for line in arena.noted()[:tasks]])
     return found
@@ -227,23 +233,25 @@ def crashes(stage: Stage, only: Sequence[str] | None = None) -> Measured:
     """
     found = list(sides(stage.say, only))
     stage.say(f"kill -9 of a worker, {stage.rounds} of each: {PATIENCE_S:.0f} s at most")
-    with ThreadPoolExecutor(stage.rounds * len(found)) as pool:
-        runs: dict[str, list[Future[float]]] = {
-            side.name: [pool.submit(_crash, stage, side, turn) for turn in range(stage.rounds)] for side in found
-        }
+    with ExitStack() as running, ThreadPoolExecutor(stage.rounds * len(found)) as pool:
+        runs: dict[str, list[Future[float]]] = {side.name: [] for side in found}
+        for side, turn in product(found, range(stage.rounds)):
+            url = running.enter_context(bench_server()).url
+            runs[side.name].append(pool.submit(_crash, side, url, stage.folder / f"{side.name}-{turn}"))
         took = {name: Rounds(run.result() for run in all_of_it) for name, all_of_it in runs.items()}
     yield [_crash_shown(name, took[OURS], rounds) for name, rounds in took.items()]
 
 
-def _crash(stage: Stage, side: Side, turn: int) -> float:
-    folder = stage.folder / f"{side.name}-{turn}"
+def _crash(side: Side, url: str, folder: Path) -> float:
+    """Seconds from the kill until all are done; infinity where that takes too long."""
     folder.mkdir()
-    with bench_server() as server, redis.Redis.from_url(server.url) as client:
-        arena = Arena(side, server.url, client, folder)
+    with redis.Redis.from_url(url) as client:
+        arena = Arena(side, url, client, folder)
         arena.clear()
         arena.hold.touch()
-        with arena.adding() as adder, arena.working(side.crowd) as first:
+        with arena.adding() as adder:
             adder.add("due", CROWD, "held", 0, 0)
+        with arena.working(side.crowd) as first:
             until(lambda: len(arena.noted()) >= CROWD, seconds=60, every=0.05)
             arena.hold.unlink()
             kill(first)
