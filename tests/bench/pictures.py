@@ -10,7 +10,7 @@ from tests.bench.figures import LOOPBACK, quantile
 LEFT, RIGHT, TOP, HIGH, FOOT = 60, 24, 64, 260, 64
 LEAST_MS = 0.1
 """Begin of the axis of times, which is logarithmic."""
-LEGEND = 150
+LEGEND = 130
 BAR = 24
 COLOURS = ("0969da", "bc4c00", "1a7f37", "8250df", "cf222e", "57606a")
 LINES = "".join(f".l{n}{{stroke:#{colour}}}.b{n}{{fill:#{colour}}}" for n, colour in enumerate(COLOURS))
@@ -23,7 +23,10 @@ OWN_STYLE = (
 
 
 def lateness(curves: Mapping[str, Sequence[float]], note: str) -> str:
-    """The share of tasks that have begun by a time after they were due, a line for each name (`BullMQ, loopback`)."""
+    """The share of tasks that have begun by a time after they were due, a line for each name (`BullMQ, loopback`).
+
+    Lines of another place than loopback are dashed.
+    """
     most = max(max(late) for late in curves.values())
     decades = range(-1, math.ceil(math.log10(max(most, 10))) + 1)
     wide = WIDTH - LEFT - RIGHT - LEGEND
@@ -44,14 +47,15 @@ def lateness(curves: Mapping[str, Sequence[float]], note: str) -> str:
         parts.append(text(at, TOP + HIGH + 18, f"{10.0**decade:g}", "soft", anchor="middle"))
     parts.append(text(LEFT + wide / 2, TOP + HIGH + 40, "milliseconds after the due time", "soft", anchor="middle"))
     sides = list(dict.fromkeys(name.partition(", ")[0] for name in curves))
-    for place, (name, late) in enumerate(curves.items()):
+    for number, side in enumerate(sides):
+        above = TOP + 12 + 20 * number
+        parts.append(f'<path class="curve l{number % len(COLOURS)}" d="M{LEFT + wide + 14} {above - 4}h24"/>')
+        parts.append(text(LEFT + wide + 44, above, side))
+    for name, late in curves.items():
         side, _, where = name.partition(", ")
         points = " ".join(f"{x(quantile(late, n / 100)):.1f},{y(n / 100):.1f}" for n in range(101))
         look = f"curve l{sides.index(side) % len(COLOURS)}{'' if where == LOOPBACK else ' far'}"
         parts.append(f'<polyline class="{look}" points="{points}"/>')
-        above = TOP + 12 + 20 * place
-        parts.append(f'<path class="{look}" d="M{LEFT + wide + 14} {above - 4}h24"/>')
-        parts.append(text(LEFT + wide + 44, above, name))
     return _page("Lateness of a task's start", note, TOP + HIGH + FOOT, parts)
 
 

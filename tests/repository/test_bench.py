@@ -20,6 +20,7 @@ from tests.bench import machine, pictures, report
 from tests.bench.away import Away, DelayLine
 from tests.bench.command import MARK, Found, absolutes, ratios
 from tests.bench.figures import AWAY, LOOPBACK, Figure, Rounds, lateness_of
+from tests.bench.peers import rows, sides
 from tests.bench.sections import ALL, PEERS
 from tests.bench.server import BenchServer
 from tests.bench.stage import Stage
@@ -259,6 +260,24 @@ def test_the_figures_of_the_page_have_their_date_and_the_pictures_are_there() ->
         assert part[1].startswith("Not measured yet") or "| date |" in part[1], name
         if name in report.PICTURES and "| date |" in part[1]:
             assert (DOCS / "pictures" / report.PICTURES[name][0]).exists()
+
+
+def test_a_peer_is_shown_by_default_and_at_its_best(found: Found) -> None:
+    ours, other = sides._ours(), sides._bullmq(())
+    rates = {("duecourse", one): [80.0, 90.0] for one in ours.drains}
+    rates |= {("BullMQ", one): [rate] * 2 for one, rate in zip(other.drains, (10.0, 160.0, 20.0), strict=True)}
+    due = {one: rates[one] for one in (("duecourse", "100 at a time"), ("BullMQ", "100 at a time"))}
+    shown = {one.name: one for one in rows._drains_shown(found.stage, LOOPBACK, [ours, other], rates, due)}
+    assert shown["drain, defaults: BullMQ, 1 at a time"].ratio == "8.50 x (8.00 to 9.00)"
+    best = shown["drain, 100 at a time: BullMQ, 16 at a time"]
+    assert (best.ratio, best.aim) == ("0.53 x (0.50 to 0.56)", "≥ 2 x"), "a row that loses"
+    assert found.stage.bars[LOOPBACK] == {"duecourse": 85.0, "BullMQ": 160.0}
+
+
+def test_a_worker_whose_tasks_are_not_done_in_time_is_shown_with_a_bound() -> None:
+    never = rows._crash_shown("Celery", Rounds([20.0, 30.0]), Rounds([float("inf"), 60.0]))
+    assert never.ratio == f"< {30.0 / rows.PATIENCE_S:.2f} x"
+    assert never.beside == f"Celery 1 of 2 within {rows.PATIENCE_S:.0f} s"
 
 
 def test_each_comparison_is_a_part_of_the_page() -> None:
