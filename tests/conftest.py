@@ -209,8 +209,8 @@ def kind_of_store(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def store(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Ledger]:
-    """An empty store on the clock that moves by hand: each in turn in `test_rules_*.py`, one in memory elsewhere."""
+def ledger(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Ledger]:
+    """An empty ledger on the clock that moves by hand: on each store in turn in `test_rules_*.py`, else in memory."""
     if kind_of_store:
         yield from opened(kind_of_store, request, clock, Sharding())
     else:
@@ -219,19 +219,21 @@ def store(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) 
 
 @pytest.fixture
 def sharded(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Ledger]:
-    """A store whose queue `default` has eight shards."""
+    """A ledger whose queue `default` has eight shards."""
     yield from opened(kind_of_store, request, clock, Sharding({"default": SHARDS}))
 
 
 @pytest.fixture
-def store_that_reports_deaths(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Ledger]:
-    """A store that adds a task `task.dead` for each task that dies."""
+def ledger_that_reports_deaths(
+    kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock
+) -> Iterator[Ledger]:
+    """A ledger that adds a task `task.dead` for each task that dies."""
     yield from opened(kind_of_store, request, clock, Sharding(), deaths=True)
 
 
 @pytest.fixture
-def store_of_two_queues(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Ledger]:
-    """A store in which a tenant may make two queues at most; the queue `wide` has eight shards."""
+def ledger_of_two_queues(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Ledger]:
+    """A ledger in which a tenant may make two queues at most; the queue `wide` has eight shards."""
     yield from opened(kind_of_store, request, clock, Sharding({"wide": SHARDS}), max_queues=2)
 
 
@@ -261,21 +263,21 @@ def web() -> Web:
 
 
 @pytest.fixture
-def app(store: EmbeddedLedger, outbox: Outbox, web: Web) -> Iterator[App]:
+def app(ledger: EmbeddedLedger, outbox: Outbox, web: Web) -> Iterator[App]:
     """The functions' App, all of this process; every test of `test_http_*.py` has it."""
-    with wired_with(store=store, senders=dict.fromkeys(("email", "phone"), outbox), http=web) as app:
+    with wired_with(ledger=ledger, senders=dict.fromkeys(("email", "phone"), outbox), http=web) as app:
         yield app
 
 
 @pytest.fixture
-def call_as(store: EmbeddedLedger) -> Iterator[CallAs]:
+def call_as(ledger: EmbeddedLedger) -> Iterator[CallAs]:
     """The HTTP function as deployed, called for a caller with a token whose tenant is the claim `org_id`."""
 
     def call(who: Caller, method: str, path: str, body: object = None, query: str = "", **headers: str) -> Answer:
         return ask(method, path, body, query=query, authorizer=token(who), **headers)
 
     settings = parse({"DUECOURSE_TENANT_FROM": "claim:org_id"})
-    with wired_with(settings, store=store, senders=dict.fromkeys(("email", "phone"), Outbox()), http=Ok()) as app:
+    with wired_with(settings, ledger=ledger, senders=dict.fromkeys(("email", "phone"), Outbox()), http=Ok()) as app:
         assert app.access
         yield call
 

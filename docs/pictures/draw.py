@@ -123,7 +123,7 @@ def missed() -> Drawing:
 def _fired(schedule: Schedule, until: int, outage: tuple[int, int]) -> Iterator[Mark]:
     """The steps of a schedule; nothing fires during an outage."""
     # A step reads and writes nothing.
-    firer = Firer(store=None, calendar=CALENDAR)  # type: ignore[arg-type]
+    firer = Firer(ledger=None, calendar=CALENDAR)  # type: ignore[arg-type]
     first = next(CALENDAR.times(schedule.rule, schedule.rule.starts_at - 1))
     kept = StoredSchedule(schedule, Progress(nominal=first, next_at=schedule.fires_at(first)), 1, 0)
     while (now := kept.progress.next_at) <= until:

@@ -9,8 +9,8 @@ from duecourse.base.event_reader import batch_answer, read_each
 from duecourse.base.metrics import UndeliveredLine, measure
 from duecourse.errors import StoreUnavailable
 from duecourse.ledger.task import STEP_MS, cut_detail
-from duecourse.running.failure_record import Failure, read_failure
 from duecourse.running.leases import settle_failure
+from duecourse.running.task_event import Failure, read_failure
 from duecourse.running.work import pauses
 
 log = logging.getLogger("duecourse.on_undelivered")
@@ -38,7 +38,7 @@ def handler(app: App, event: dict[str, Any], context: Any) -> dict[str, Any]:
 def _settled(app: App, failure: Failure, tries: Iterator[bool]) -> dict[str, int]:
     while True:
         try:
-            return settle_failure(app.store, failure)
+            return settle_failure(app.ledger, failure)
         except StoreUnavailable:
             if not next(tries, False):
                 raise

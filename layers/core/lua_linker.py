@@ -9,8 +9,8 @@ by its own name: `function record.open(data)`, and state such as `shard.NOW`. Al
 made before the verb, each after those that it speaks of. A module's `begin` is run then; what it answers ends the
 script.
 
-`require 'usual'` at the beginning of a line has that module made and begun before all others; within a function the
-module is made when that function runs.
+`require 'fast_add'` at the beginning of a line has that module made and begun before all others. Within a function, it
+has the module made when that function runs.
 
 A script makes its functions again at each run, so it holds only those that the verb needs. Constants
 (`local NAME = 1`, `local NAME = 'text'`) are written out in each place. So is `fields.NAME`, which is of the

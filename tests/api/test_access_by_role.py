@@ -15,8 +15,8 @@ OF_TENANTS = {route: case for route, case in NEEDING.items() if case.foreign}
 
 
 @pytest.fixture
-def own(store: EmbeddedLedger, call_as: CallAs) -> Scene:
-    return scene(store, call_as, ACME, "acme")
+def own(ledger: EmbeddedLedger, call_as: CallAs) -> Scene:
+    return scene(ledger, call_as, ACME, "acme")
 
 
 def asked(call_as: CallAs, who: Caller, route: str, of: Scene, query: str = "") -> Answer:
@@ -46,10 +46,10 @@ def test_whoever_has_the_role_does_it_to_its_own(call_as: CallAs, own: Scene, ro
 @pytest.mark.parametrize("role", [*Role, None])
 @pytest.mark.parametrize("route", NEEDING)
 def test_whoever_lacks_the_role_is_told_which_and_changes_nothing(
-    store: EmbeddedLedger, call_as: CallAs, own: Scene, route: str, role: Role | None
+    ledger: EmbeddedLedger, call_as: CallAs, own: Scene, route: str, role: Role | None
 ) -> None:
     needed = CASES[route].role
-    before = things(store, own, "acme")
+    before = things(ledger, own, "acme")
     answer = asked(call_as, Caller("acme", (role,) if role else ()), route, own)
     if role in (needed, Role.OPERATOR):
         assert answer.status == CASES[route].own
@@ -59,17 +59,17 @@ def test_whoever_lacks_the_role_is_told_which_and_changes_nothing(
         "urn:duecourse:problem:role-missing",
         needed,
     )
-    assert things(store, own, "acme") == before
+    assert things(ledger, own, "acme") == before
 
 
 @pytest.mark.parametrize("route", OF_TENANTS)
 def test_the_things_of_another_tenant_are_unknown_and_stay_as_they_are(
-    store: EmbeddedLedger, call_as: CallAs, own: Scene, route: str
+    ledger: EmbeddedLedger, call_as: CallAs, own: Scene, route: str
 ) -> None:
-    case, before = CASES[route], things(store, own, "acme")
+    case, before = CASES[route], things(ledger, own, "acme")
     answer = asked(call_as, of_another(case), route, own)
     assert answer.status == case.foreign
-    assert things(store, own, "acme") == before
+    assert things(ledger, own, "acme") == before
     if case.foreign == 404:
         unknown = asked(call_as, of_another(case), route, UNKNOWN)
         assert without(answer, own) == without(unknown, UNKNOWN)
@@ -89,12 +89,12 @@ def test_a_replay_of_the_dead_takes_none_of_another_tenant(call_as: CallAs, own:
 
 
 @pytest.mark.parametrize("route", OF_TENANTS)
-def test_only_an_operator_names_another_tenant(store: EmbeddedLedger, call_as: CallAs, own: Scene, route: str) -> None:
-    before = things(store, own, "acme")
+def test_only_an_operator_names_another_tenant(ledger: EmbeddedLedger, call_as: CallAs, own: Scene, route: str) -> None:
+    before = things(ledger, own, "acme")
     refused = asked(call_as, of_another(CASES[route]), route, own, "tenant=acme")
     assert (refused.status, refused.body["type"]) == (403, "urn:duecourse:problem:foreign-tenant")
     assert refused == asked(call_as, of_another(CASES[route]), route, UNKNOWN, "tenant=nobody")
-    assert things(store, own, "acme") == before
+    assert things(ledger, own, "acme") == before
     operator = Caller("", (Role.OPERATOR,))
     assert asked(call_as, operator, route, own, "tenant=acme").status == CASES[route].own
 

@@ -32,10 +32,10 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-def store(stage: AuthenticatedStack) -> Ledger:
+def ledger(stage: AuthenticatedStack) -> Ledger:
     """The ledger of that stack, which is one of this process."""
     assert stage.api
-    return PROCESS.app().store
+    return PROCESS.app().ledger
 
 
 def asked(stage: AuthenticatedStack, who: Caller, route: str, of: Any) -> Answer:
@@ -45,10 +45,12 @@ def asked(stage: AuthenticatedStack, who: Caller, route: str, of: Any) -> Answer
 
 
 @pytest.mark.parametrize("route", CASES)
-def test_every_route_is_for_its_role_and_its_tenant_alone(stage: AuthenticatedStack, store: Ledger, route: str) -> None:
+def test_every_route_is_for_its_role_and_its_tenant_alone(
+    stage: AuthenticatedStack, ledger: Ledger, route: str
+) -> None:
     case, number = CASES[route], list(CASES).index(route)
-    own = scene(store, stage.call_as, Caller("acme"), f"{stage.auth}-{number}")
-    before = things(store, own, "acme")
+    own = scene(ledger, stage.call_as, Caller("acme"), f"{stage.auth}-{number}")
+    before = things(ledger, own, "acme")
     for role in Role if case.role else ():
         if role not in (case.role, Role.OPERATOR):
             answers = [asked(stage, Caller(tenant, (role,)), route, own) for tenant in ("acme", "globex")]
@@ -58,7 +60,7 @@ def test_every_route_is_for_its_role_and_its_tenant_alone(stage: AuthenticatedSt
         foreign = asked(stage, stranger, route, own)
         assert foreign.status == case.foreign
         assert case.foreign != 404 or foreign.body["type"] == asked(stage, stranger, route, UNKNOWN).body["type"]
-    assert things(store, own, "acme") == before
+    assert things(ledger, own, "acme") == before
     mine = Caller("acme", (case.role,) if case.role else ())
     assert asked(stage, mine, route, own).status == case.own
 
@@ -71,10 +73,10 @@ def test_the_caller_is_in_the_history(stage: AuthenticatedStack) -> None:
     assert added["by"] == f"http:{arn if stage.auth == Auth.IAM else name}"
 
 
-def test_a_header_names_no_tenant(stage: AuthenticatedStack, store: Ledger) -> None:
+def test_a_header_names_no_tenant(stage: AuthenticatedStack, ledger: Ledger) -> None:
     assert stage.call_as(ACME, "POST", "/tasks", WEBHOOK | {"id": "mine"}, x_tenant="globex").status == 201
-    assert store.get("default", "mine", "acme")
-    assert store.get("default", "mine", "globex") is None
+    assert ledger.get("default", "mine", "acme")
+    assert ledger.get("default", "mine", "globex") is None
 
 
 def test_nobody_is_let_in_without_a_proof(stage: AuthenticatedStack) -> None:

@@ -22,12 +22,12 @@ HTTP = "http:acme-caller"
 
 
 @pytest.mark.parametrize("mode", ["keep", "replace", "reject", "debounce"])
-def test_an_id_that_another_tenant_has_is_free(store: EmbeddedLedger, call_as: CallAs, mode: str) -> None:
+def test_an_id_that_another_tenant_has_is_free(ledger: EmbeddedLedger, call_as: CallAs, mode: str) -> None:
     assert call_as(ACME, "POST", "/tasks", TASK).status == 201
-    before = store.get("default", "a", "acme")
+    before = ledger.get("default", "a", "acme")
     added = call_as(GLOBEX, "POST", "/tasks", TASK | {"on_duplicate": mode})
     assert (added.status, added.body["created"]) == (201, True)
-    assert store.get("default", "a", "acme") == before
+    assert ledger.get("default", "a", "acme") == before
 
 
 def test_an_id_in_a_batch_that_another_tenant_has_is_free(call_as: CallAs) -> None:
@@ -51,22 +51,24 @@ def test_a_saved_answer_is_not_told_to_whoever_lost_the_role(call_as: CallAs) ->
     assert call_as(ACME._replace(roles=(Role.WORKER,)), "POST", "/tasks", WEBHOOK, **key).status == 403
 
 
-def test_a_reminder_and_a_query_of_another_tenant_are_not_shared(call_as: CallAs, store: EmbeddedLedger) -> None:
+def test_a_reminder_and_a_query_of_another_tenant_are_not_shared(call_as: CallAs, ledger: EmbeddedLedger) -> None:
     asked = {"url": "https://api.example.com/", "interval": "PT1H", "until": "status == 'ok'"}
     first, other = (call_as(who, "POST", "/queries", asked) for who in (ACME, GLOBEX))
     assert first.body["task"] == other.body["task"], "the id is a hash of what is asked"
-    assert {store.get(first.body["queue"], first.body["task"], who.tenant) is None for who in (ACME, GLOBEX)} == {False}
+    assert {ledger.get(first.body["queue"], first.body["task"], who.tenant) is None for who in (ACME, GLOBEX)} == {
+        False
+    }
     assert [call_as(who, "POST", "/reminders", MEETING).status for who in (ACME, GLOBEX)] == [201, 201]
     assert call_as(GLOBEX, "DELETE", "/reminders/standup").status == 204
     states = [task["state"] for task in call_as(ACME, "GET", "/reminders/standup").body["tasks"]]
     assert states == ["scheduled"]
 
 
-def test_a_tenant_sees_its_own_numbers_of_a_shared_queue(store: EmbeddedLedger, call_as: CallAs) -> None:
+def test_a_tenant_sees_its_own_numbers_of_a_shared_queue(ledger: EmbeddedLedger, call_as: CallAs) -> None:
     for who, count in ((ACME, 3), (GLOBEX, 2)):
         for number in range(count):
             assert call_as(who, "POST", "/tasks", WEBHOOK | {"id": f"t-{number}", "delay": 0}).status == 201
-    store.claim(Shard(), 4, lease_ms=60_000)
+    ledger.claim(Shard(), 4, lease_ms=60_000)
     running = {who: call_as(who, "GET", "/queues/default").body["queue"] for who in (ACME, GLOBEX)}
     assert sum(one["tasks"]["leased"] for one in running.values()) == 4
     for who, count in ((ACME, 3), (GLOBEX, 2)):
@@ -82,8 +84,8 @@ def test_a_tenant_sees_its_own_numbers_of_a_shared_queue(store: EmbeddedLedger, 
     assert call_as(OPERATOR, "GET", "/queues/default", query="tenant=acme").body["queue"] == running[ACME]
 
 
-def test_an_operator_sees_whose_the_dead_are_and_replays_them(store: EmbeddedLedger, call_as: CallAs) -> None:
-    of = scene(store, call_as, ACME, "acme")
+def test_an_operator_sees_whose_the_dead_are_and_replays_them(ledger: EmbeddedLedger, call_as: CallAs) -> None:
+    of = scene(ledger, call_as, ACME, "acme")
     path = f"/queues/{of.queue}"
     assert call_as(OPERATOR, "GET", path).body["queue"]["dead_by_tenant"] == {"acme": 1}
     assert "dead_by_tenant" not in call_as(ACME, "GET", path).body["queue"]
@@ -91,16 +93,16 @@ def test_an_operator_sees_whose_the_dead_are_and_replays_them(store: EmbeddedLed
     assert call_as(OPERATOR, "POST", f"{path}/dead/replay", {}, "tenant=acme").body["replayed"] == 1
 
 
-def test_a_tenant_cannot_pause_a_queue_and_an_operator_can(store: EmbeddedLedger, call_as: CallAs) -> None:
-    queue = scene(store, call_as, ACME, "acme").queue
+def test_a_tenant_cannot_pause_a_queue_and_an_operator_can(ledger: EmbeddedLedger, call_as: CallAs) -> None:
+    queue = scene(ledger, call_as, ACME, "acme").queue
     assert call_as(GLOBEX, "PATCH", f"/queues/{queue}", {"paused": True}).body["role"] == "operator"
-    assert store.settings_of([queue])[0].paused is False
+    assert ledger.settings_of([queue])[0].paused is False
     assert call_as(OPERATOR, "PATCH", f"/queues/{queue}", {"paused": True}).status == 200
-    assert store.settings_of([queue])[0].paused is True
+    assert ledger.settings_of([queue])[0].paused is True
 
 
-def test_the_caller_is_in_the_history_of_its_task(store: EmbeddedLedger, call_as: CallAs) -> None:
-    of = scene(store, call_as, ACME, "acme")
+def test_the_caller_is_in_the_history_of_its_task(ledger: EmbeddedLedger, call_as: CallAs) -> None:
+    of = scene(ledger, call_as, ACME, "acme")
     at = f"queue={of.queue}"
     operator = OPERATOR._replace(tenant="")
     assert call_as(ACME, "PATCH", f"/tasks/{of.waiting}", {"delay": 60}, at).status == 200
@@ -115,8 +117,8 @@ def test_the_caller_is_in_the_history_of_its_task(store: EmbeddedLedger, call_as
     assert sources(call_as, message["id"], "queue=reminders") == ["reminder:acme-caller"]
 
 
-def test_the_whole_name_of_the_longest_session_is_in_the_history(wire: Wire, store: EmbeddedLedger) -> None:
-    wire(settings=table({"*": "acme"}), store=store)
+def test_the_whole_name_of_the_longest_session_is_in_the_history(wire: Wire, ledger: EmbeddedLedger) -> None:
+    wire(settings=table({"*": "acme"}), ledger=ledger)
     longest = session("r" * 64, "s" * 64)
     assert ask("POST", "/tasks", TASK, authorizer=longest).status == 201
     [added] = ask("GET", "/tasks/a/why", authorizer=longest).body["timeline"]
@@ -146,10 +148,10 @@ def test_a_body_names_no_tenant(call_as: CallAs, field: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x-tenant", "x-duecourse-tenant", "tenant"])
-def test_a_header_names_no_tenant(store: EmbeddedLedger, call_as: CallAs, name: str) -> None:
+def test_a_header_names_no_tenant(ledger: EmbeddedLedger, call_as: CallAs, name: str) -> None:
     assert call_as(ACME, "POST", "/tasks", TASK, **{name.replace("-", "_"): "globex"}).status == 201
-    assert store.get("default", "a", "acme")
-    assert store.get("default", "a", "globex") is None
+    assert ledger.get("default", "a", "acme")
+    assert ledger.get("default", "a", "globex") is None
 
 
 @pytest.mark.parametrize("named", ["a/b", "", "a,b", "x" * 65])
@@ -182,26 +184,28 @@ def test_a_token_whose_claim_is_no_tenant_may_do_nothing(call_as: CallAs, tenant
     assert (refused.status, refused.body["type"]) == (403, "urn:duecourse:problem:no-tenant")
 
 
-def test_a_principal_outside_the_table_may_do_nothing(wire: Wire, store: EmbeddedLedger) -> None:
-    wire(settings=table({arn("role/shop"): "acme"}), store=store)
+def test_a_principal_outside_the_table_may_do_nothing(wire: Wire, ledger: EmbeddedLedger) -> None:
+    wire(settings=table({arn("role/shop"): "acme"}), ledger=ledger)
     assert ask("GET", "/tasks", authorizer=session("shop")).status == 200
     assert ask("GET", "/tasks", authorizer=session("shop-2")).status == 403
     assert ask("GET", "/tasks", authorizer=token(Caller("acme"), sub=arn("role/shop"))).status == 403
 
 
-def test_whoever_serves_every_tenant_names_one(wire: Wire, store: EmbeddedLedger) -> None:
-    wire(settings=table({arn("role/backend"): {"tenant": "*"}}), store=store)
+def test_whoever_serves_every_tenant_names_one(wire: Wire, ledger: EmbeddedLedger) -> None:
+    wire(settings=table({arn("role/backend"): {"tenant": "*"}}), ledger=ledger)
     backend = session("backend")
     assert ask("POST", "/tasks", TASK, query="tenant=globex", authorizer=backend).status == 201
     assert ask("POST", "/tasks", TASK, authorizer=backend).status == 201
-    assert all(store.get("default", "a", tenant) for tenant in ("globex", DEFAULT_TENANT))
+    assert all(ledger.get("default", "a", tenant) for tenant in ("globex", DEFAULT_TENANT))
     assert ask("GET", "/queues/default", authorizer=backend, query="tenant=acme").status == 404
     assert ask("PATCH", "/queues/default", {}, authorizer=backend).status == 403
 
 
-def test_a_query_in_the_name_of_a_caller_limits_its_host_once(wire: Wire, store: EmbeddedLedger) -> None:
+def test_a_query_in_the_name_of_a_caller_limits_its_host_once(wire: Wire, ledger: EmbeddedLedger) -> None:
     """Each caller's verbs know what those of the others have set."""
-    app = wire(settings=parse({"DUECOURSE_TENANT_FROM": "claim:org_id"}), store=store, http=Web(*[answer(200, 1)] * 2))
+    app = wire(
+        settings=parse({"DUECOURSE_TENANT_FROM": "claim:org_id"}), ledger=ledger, http=Web(*[answer(200, 1)] * 2)
+    )
     asked = {"url": "https://api.example.com/", "interval": "PT1H", "until": "`true`"}
     for who in (ACME, GLOBEX):
         assert ask("POST", "/queries", asked, authorizer=token(who)).status == 200
@@ -214,8 +218,8 @@ def test_a_client_in_python_is_trusted_with_any_tenant(call_as: CallAs) -> None:
     assert sources(call_as, "a", "") == ["client"]
 
 
-def test_without_a_rule_every_caller_may_do_everything_to_one_tenant(wire: Wire, store: EmbeddedLedger) -> None:
-    wire(settings=Settings(), store=store)
+def test_without_a_rule_every_caller_may_do_everything_to_one_tenant(wire: Wire, ledger: EmbeddedLedger) -> None:
+    wire(settings=Settings(), ledger=ledger)
     callers = [session("shop"), session("other"), token(Caller("acme", ())), {}]
     assert [ask("POST", "/tasks", TASK, authorizer=one).status for one in callers] == [201, 200, 200, 200]
     assert ask("PATCH", "/queues/default", {"paused": True}, authorizer=session("other")).status == 200
@@ -224,9 +228,9 @@ def test_without_a_rule_every_caller_may_do_everything_to_one_tenant(wire: Wire,
 
 
 def test_without_a_rule_one_warning_a_start_says_so(
-    wire: Wire, store: EmbeddedLedger, caplog: pytest.LogCaptureFixture
+    wire: Wire, ledger: EmbeddedLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wire(settings=Settings(), store=store)
+    wire(settings=Settings(), ledger=ledger)
     assert {ask("GET", "/health").status, ask("GET", "/tasks").status, ask("GET", "/queues").status} == {200}
     warned = [one for one in caplog.records if "DUECOURSE_TENANT_FROM" in one.getMessage()]
     assert [one.levelno for one in warned] == [logging.WARNING]
@@ -234,9 +238,9 @@ def test_without_a_rule_one_warning_a_start_says_so(
 
 @pytest.mark.parametrize("variable", ["DUECOURSE_TENANT_FROM=claim:org_id", "DUECOURSE_TENANT_HEADER=X-Tenant"])
 def test_no_warning_where_tenants_are_told_apart(
-    wire: Wire, store: EmbeddedLedger, variable: str, caplog: pytest.LogCaptureFixture
+    wire: Wire, ledger: EmbeddedLedger, variable: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wire(settings=parse(dict([variable.split("=")])), store=store)
+    wire(settings=parse(dict([variable.split("=")])), ledger=ledger)
     assert ask("GET", "/health").status == 200
     assert caplog.records == []
 

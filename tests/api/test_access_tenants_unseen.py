@@ -27,11 +27,11 @@ MANY = 1_200
 class Seen:
     """A deployment, as one tenant sees it."""
 
-    def __init__(self, store: EmbeddedLedger, *, crowded: bool) -> None:
-        self.store = store
+    def __init__(self, ledger: EmbeddedLedger, *, crowded: bool) -> None:
+        self.ledger = ledger
         if crowded:
             self.crowd()
-        self.of = scene(store, self.call_as, OWN, "acme")
+        self.of = scene(ledger, self.call_as, OWN, "acme")
 
     def call_as(
         self, who: Caller, method: str, path: str, body: object = None, query: str = "", **headers: str
@@ -45,15 +45,15 @@ class Seen:
         for state in ("waiting", "cancelled"):
             for start in range(0, MANY, 400):
                 some = [f"{state}-{id}" for id in ids[start : start + 400]]
-                self.store.add([NewTask(id, "webhook", PAYLOAD, queue, tenant, delay_ms=3_000_000) for id in some])
+                self.ledger.add([NewTask(id, "webhook", PAYLOAD, queue, tenant, delay_ms=3_000_000) for id in some])
                 if state == "cancelled":
-                    self.store.cancel(queue, some, tenant=tenant)
+                    self.ledger.cancel(queue, some, tenant=tenant)
         shard, dead = Shard(queue), ids[:300]
-        self.store.add([NewTask(f"dead-{id}", "webhook", PAYLOAD, queue, tenant) for id in dead])
-        claimed = self.store.claim(shard, len(dead), lease_ms=1_000).tasks
+        self.ledger.add([NewTask(f"dead-{id}", "webhook", PAYLOAD, queue, tenant) for id in dead])
+        claimed = self.ledger.claim(shard, len(dead), lease_ms=1_000).tasks
         assert len(claimed) == len(dead)
         ends = [Settlement.of(task, Ending.DROP, detail="their error") for task in claimed]
-        self.store.settle(shard, ends)
+        self.ledger.settle(shard, ends)
         for name in ("daily-acme", "daily-acm", "thought-of"):
             assert self.call_as(OTHER, "POST", "/schedules", DAILY | {"id": name, "queue": queue}).status == 201
         assert self.call_as(OTHER, "POST", "/queries", ASKED).status == 200
@@ -110,17 +110,17 @@ def both(clock: HandClock) -> list[Any]:
     found: list[Any] = []
     for crowded in (False, True):
         clock.at = at
-        store = EmbeddedLedger(clock, max_queues=MAX_QUEUES)
+        ledger = EmbeddedLedger(clock, max_queues=MAX_QUEUES)
         parts = {"senders": dict.fromkeys(("email", "phone"), Outbox()), "http": Ok()}
         settings = parse({"DUECOURSE_TENANT_FROM": "claim:org_id", "DUECOURSE_TENANT_MAX_QUEUES": str(MAX_QUEUES)})
-        found.append((settings, store, parts, crowded))
+        found.append((settings, ledger, parts, crowded))
     return found
 
 
 def seen_in(setting: Any, requests: Any) -> list[Any]:
-    settings, store, parts, crowded = setting
-    with wired_with(settings, store=store, **parts):
-        seen = Seen(store, crowded=crowded)
+    settings, ledger, parts, crowded = setting
+    with wired_with(settings, ledger=ledger, **parts):
+        seen = Seen(ledger, crowded=crowded)
         return [seen.asked(one, route) for route, one in requests(seen.of)]
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from duecourse.api.request import MAX_VALUES, has_more_values
+from duecourse.api.request import MAX_BATCH_BYTES, MAX_VALUES, has_more_values
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.tasks.http import MAX_BATCH, MAX_BATCH_BYTES
+from duecourse.tasks.http import MAX_BATCH
 from duecourse_local.harness.aws.events import HttpRequest, http_event
 from duecourse_local.harness.aws.http_api import payload_of
 from duecourse_local.harness.aws.invocation import MAX_SYNC_BYTES
@@ -98,9 +98,9 @@ def good() -> Callable[[], tuple[int, int, float]]:
 
 @pytest.mark.parametrize("body", REJECTED.values(), ids=REJECTED)
 def test_a_batch_that_is_rejected_costs_no_more_than_one_that_is_taken(
-    body: str, good: Callable[[], tuple[int, int, float]], store: EmbeddedLedger, wire: Wire
+    body: str, good: Callable[[], tuple[int, int, float]], ledger: EmbeddedLedger, wire: Wire
 ) -> None:
-    wire(store=store)
+    wire(ledger=ledger)
     assert len(body) <= MAX_BATCH_BYTES
     taken, most_bytes, most_s = good()
     status, peak, took = peak_and_time(body)
@@ -109,8 +109,8 @@ def test_a_batch_that_is_rejected_costs_no_more_than_one_that_is_taken(
     assert took <= 1.5 * most_s
 
 
-def test_wrong_fields_behind_the_first_hundred_are_not_looked_for(store: EmbeddedLedger, wire: Wire) -> None:
-    wire(store=store)
+def test_wrong_fields_behind_the_first_hundred_are_not_looked_for(ledger: EmbeddedLedger, wire: Wire) -> None:
+    wire(ledger=ledger)
     wrong = [{"kind": "webhook", "payload": {"url": 1}}] * 150
     answer = ask("POST", "/tasks/batch", {"tasks": wrong})
     assert [one["field"] for one in answer.body["errors"]][99:] == ["tasks.99.payload.url", "body"]
@@ -128,10 +128,10 @@ def test_values_are_counted_and_texts_are_not(text: str, values: int) -> None:
 
 @pytest.mark.parametrize("character", ['"', "\\", "\n", "é", "😀", "x"])
 def test_a_batch_of_the_documented_size_fits_into_an_event_whatever_its_text(
-    character: str, store: EmbeddedLedger, wire: Wire
+    character: str, ledger: EmbeddedLedger, wire: Wire
 ) -> None:
     """Lambda counts the event, in which the body is a text: each quote and each backslash has a backslash before it."""
-    wire(store=store)
+    wire(ledger=ledger)
     text = json.dumps(character, ensure_ascii=False)[1:-1]
     long = text * (200_000 // len(text.encode()))
     task = f'{{"kind":"webhook","delay":60,"payload":{{"url":"{URL}","body":"{long}"}}}}'

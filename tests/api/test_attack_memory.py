@@ -117,7 +117,7 @@ def test_a_long_name_of_a_field_is_masked_all_the_same() -> None:
     assert masked({"x" * LONG + "_token": "HIDDEN"}) == {"x" * LONG + "_token": MASK}
 
 
-def test_a_duration_that_is_too_long_is_rejected_by_its_field(store: EmbeddedLedger, wire: Wire) -> None:
-    wire(store=store)
+def test_a_duration_that_is_too_long_is_rejected_by_its_field(ledger: EmbeddedLedger, wire: Wire) -> None:
+    wire(ledger=ledger)
     assert list(wrong(ask("POST", "/tasks", WEBHOOK | {"delay": "0" * 1_001}))) == ["delay"]
     assert ask("POST", "/tasks", WEBHOOK | {"delay": "0" * 999 + "1"}).status == 201

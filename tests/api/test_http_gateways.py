@@ -110,8 +110,8 @@ def headers_of(answer: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.parametrize("through", GATEWAYS)
 def test_a_task_is_added_shown_listed_and_cancelled(through: Through, wire: Wire) -> None:
-    store = EmbeddedLedger()
-    wire(OPEN, store=store)
+    ledger = EmbeddedLedger()
+    wire(OPEN, ledger=ledger)
     assert invoke("enqueue_http", through(Sent("POST", "/tasks", body=TEXT, headers=JSON_TYPE)))["statusCode"] == 201
     shown = invoke("enqueue_http", through(Sent("GET", f"/tasks/{quote('a@b:7', safe='')}", "queue=def%61ult")))
     assert (shown["statusCode"], json.loads(shown["body"])["task"]["id"]) == (200, "a@b:7")
@@ -122,19 +122,19 @@ def test_a_task_is_added_shown_listed_and_cancelled(through: Through, wire: Wire
     assert (wrong["statusCode"], headers_of(wrong)["content-type"]) == (422, "application/problem+json")
     gone = invoke("enqueue_http", through(Sent("DELETE", "/tasks/a@b:7", "force")))
     assert (gone["statusCode"], gone["body"] or "", gone["isBase64Encoded"]) == (204, "", False)
-    assert stored_task(store, "a@b:7").status == "cancelled"
+    assert stored_task(ledger, "a@b:7").status == "cancelled"
 
 
 @pytest.mark.parametrize("through", GATEWAYS)
 def test_an_encoded_body_is_read(through: Through, wire: Wire) -> None:
-    wire(OPEN, store=EmbeddedLedger())
+    wire(OPEN, ledger=EmbeddedLedger())
     sent = Sent("POST", "/tasks", body=base64.b64encode(TEXT.encode()).decode(), headers=JSON_TYPE)
     assert invoke("enqueue_http", through(sent) | {"isBase64Encoded": True})["statusCode"] == 201
 
 
 @pytest.mark.parametrize("through", GATEWAYS)
 def test_a_key_is_known_again_and_tied_to_its_request(through: Through, wire: Wire) -> None:
-    wire(OPEN, store=EmbeddedLedger())
+    wire(OPEN, ledger=EmbeddedLedger())
     keyed = {**JSON_TYPE, "Idempotency-Key": '"8e03978e-40d5-43e8-bc93"'}
     task = {**WEBHOOK, "id": "one"}
 
@@ -147,13 +147,13 @@ def test_a_key_is_known_again_and_tied_to_its_request(through: Through, wire: Wi
 
 @pytest.mark.parametrize("through", GATEWAYS)
 def test_a_request_without_a_json_type_is_rejected(through: Through, wire: Wire) -> None:
-    wire(OPEN, store=EmbeddedLedger())
+    wire(OPEN, ledger=EmbeddedLedger())
     sent = Sent("POST", "/tasks", body=TEXT, headers={"Content-Type": "text/plain"})
     assert invoke("enqueue_http", through(sent))["statusCode"] == 415
 
 
 def test_each_gateway_gets_the_form_that_it_takes(wire: Wire) -> None:
-    wire(OPEN, store=EmbeddedLedger())
+    wire(OPEN, ledger=EmbeddedLedger())
     one, many, api, own = (
         invoke("enqueue_http", by(Sent("GET", "/health"))) for by in (balancer, balancer_many, rest, url)
     )
@@ -200,7 +200,7 @@ def test_cookies_of_an_answer_are_headers_where_a_gateway_has_no_field_for_them(
 
 
 def test_a_page_is_compressed_only_for_a_gateway_that_hands_binary_bodies_on(wire: Wire) -> None:
-    wire(OPEN, store=EmbeddedLedger())
+    wire(OPEN, ledger=EmbeddedLedger())
     sent = Sent("GET", "/openapi.json", headers={"Accept-Encoding": "gzip"})
     assert [invoke("enqueue_http", by(sent))["isBase64Encoded"] for by in GATEWAYS] == [False, True, True, True]
 
@@ -218,7 +218,7 @@ GET = Sent("GET", "/tasks")
 
 
 def test_a_signature_that_a_rest_api_verified_names_the_caller(wire: Wire) -> None:
-    wire(Settings(tenant_from=read_access(TABLE)), store=EmbeddedLedger())
+    wire(Settings(tenant_from=read_access(TABLE)), ledger=EmbeddedLedger())
     assert who(rest(GET))[0] == 200
     assert who(url(GET))[0] == 200
     other = {"userArn": SESSION.replace("/shop/", "/stranger/")}
@@ -228,7 +228,7 @@ def test_a_signature_that_a_rest_api_verified_names_the_caller(wire: Wire) -> No
 
 @pytest.mark.parametrize("case", ["rest_show_cognito", "payload_1_jwt"])
 def test_a_token_that_an_api_verified_names_the_caller_by_its_claims(case: str, wire: Wire) -> None:
-    wire(Settings(tenant_from=ClaimRule("sub")), store=EmbeddedLedger())
+    wire(Settings(tenant_from=ClaimRule("sub")), ledger=EmbeddedLedger())
     event = saved(f"enqueue_http/{case}")
     assert who(event)[0] in {200, 404}
     event["requestContext"]["authorizer"]["claims"]["scope"] = "openid"
@@ -250,7 +250,7 @@ AUTHORIZERS = [
 @pytest.mark.parametrize("authorizer", AUTHORIZERS)
 def test_fields_that_a_lambda_authorizer_writes_prove_nothing(authorizer: Any, wire: Wire) -> None:
     for rule in (ClaimRule("sub"), read_access(TABLE)):
-        wire(Settings(tenant_from=rule), store=EmbeddedLedger())
+        wire(Settings(tenant_from=rule), ledger=EmbeddedLedger())
         assert who(rest(GET, identity={}, authorizer=authorizer)) == (403, "caller")
 
 
@@ -266,7 +266,7 @@ FORGED = {
 @pytest.mark.parametrize("through", [balancer, balancer_many])
 @pytest.mark.parametrize("rule", [None, ClaimRule("sub"), read_access(TABLE)])
 def test_a_load_balancer_names_no_caller_whatever_the_headers(through: Through, rule: Any, wire: Wire) -> None:
-    wire(Settings(tenant_from=rule), store=EmbeddedLedger())
+    wire(Settings(tenant_from=rule), ledger=EmbeddedLedger())
     event = through(Sent("GET", "/tasks", headers=FORGED))
     event["requestContext"]["authorizer"] = {"iam": {"userArn": SESSION}}
     event["requestContext"]["identity"] = {"userArn": SESSION}
@@ -277,7 +277,7 @@ def test_a_load_balancer_names_no_caller_whatever_the_headers(through: Through, 
 
 @pytest.mark.parametrize("path", ["/health", "/openapi.json", "/docs"])
 def test_a_closed_load_balancer_may_ask_for_health_and_the_document(path: str, wire: Wire) -> None:
-    wire(Settings(), store=EmbeddedLedger())
+    wire(Settings(), ledger=EmbeddedLedger())
     event = balancer(Sent("GET", path, headers={"user-agent": "ELB-HealthChecker/2.0"}))
     assert invoke("enqueue_http", event)["statusCode"] == 200
 
@@ -335,7 +335,7 @@ def test_a_base_path_is_left_out_once(path: str, left: str) -> None:
 
 
 def test_a_function_url_without_a_stage_is_served(wire: Wire) -> None:
-    wire(store=EmbeddedLedger())
+    wire(ledger=EmbeddedLedger())
     event = url(Sent("GET", "/health"))
     del event["requestContext"]["stage"], event["routeKey"], event["requestContext"]["routeKey"]
     assert invoke("enqueue_http", event)["statusCode"] == 200

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from duecourse import errors
-from duecourse.api.router import GRACE_MS
+from duecourse.api.idempotency import GRACE_MS
 from duecourse.base.times import DAY_MS, format_instant
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.many_tasks import TaskFilter
@@ -27,8 +27,8 @@ def keyed(method: str, path: str, body: Any = None, key: str = KEY, query: str =
     return ask(method, path, body, Context(REMAINING_MS), query, idempotency_key=key)
 
 
-def count(store: EmbeddedLedger, queue: str = "default") -> int:
-    stats = store.stats(Shard(queue))
+def count(ledger: EmbeddedLedger, queue: str = "default") -> int:
+    stats = ledger.stats(Shard(queue))
     return stats.scheduled + stats.leased + stats.done + stats.dead
 
 
@@ -41,29 +41,29 @@ def count(store: EmbeddedLedger, queue: str = "default") -> int:
     ],
 )
 def test_what_is_sent_twice_is_added_once_and_answered_the_same(
-    path: str, body: Any, queue: str, tasks: int, store: EmbeddedLedger, clock: HandClock
+    path: str, body: Any, queue: str, tasks: int, ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     first = keyed("POST", path, body)
     clock.advance(KEPT_MS - 1)
     assert keyed("POST", path, body) == first
-    assert count(store, queue) == tasks
+    assert count(ledger, queue) == tasks
     clock.advance(1)
     assert keyed("POST", path, body) != first, "a day later it is another request"
 
 
 @pytest.mark.parametrize(("method", "body", "status"), [("PATCH", {"delay": 60}, 200), ("DELETE", None, 204)])
-def test_a_change_is_made_once(method: str, body: Any, status: int, store: EmbeddedLedger, clock: HandClock) -> None:
-    bring(store, "scheduled")
+def test_a_change_is_made_once(method: str, body: Any, status: int, ledger: EmbeddedLedger, clock: HandClock) -> None:
+    bring(ledger, "scheduled")
     first = keyed(method, "/tasks/a", body)
-    moved = store.get("default", "a")
+    moved = ledger.get("default", "a")
     clock.advance(10_000)
     assert (first.status, keyed(method, "/tasks/a", body)) == (status, first)
-    assert store.get("default", "a") == moved
+    assert ledger.get("default", "a") == moved
 
 
-def test_a_refusal_stays_too(store: EmbeddedLedger) -> None:
+def test_a_refusal_stays_too(ledger: EmbeddedLedger) -> None:
     first = keyed("PATCH", "/tasks/a", {"delay": 60})
-    bring(store, "scheduled")
+    bring(ledger, "scheduled")
     assert keyed("PATCH", "/tasks/a", {"delay": 60}) == first
     assert (first.status, first.headers["Content-Type"]) == (404, "application/problem+json")
 
@@ -77,19 +77,19 @@ def test_a_refusal_stays_too(store: EmbeddedLedger) -> None:
         ("DELETE", "/tasks/a", None, "force"),
     ],
 )
-def test_a_key_stands_for_one_request(method: str, path: str, body: Any, query: str, store: EmbeddedLedger) -> None:
+def test_a_key_stands_for_one_request(method: str, path: str, body: Any, query: str, ledger: EmbeddedLedger) -> None:
     keyed("DELETE", "/tasks/a", query="force=false")
     if path == "/tasks/batch":
         body = {"tasks": [body]}
     answer = keyed(method, path, body, query=query)
     assert (answer.status, answer.body["type"]) == (422, "urn:duecourse:problem:key-reused")
     assert "send a new key" in answer.body["detail"]
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
-def test_a_key_stands_for_one_method(store: EmbeddedLedger) -> None:
+def test_a_key_stands_for_one_method(ledger: EmbeddedLedger) -> None:
     assert keyed("DELETE", "/tasks/a", {"delay": 60}).status == 404
-    bring(store, "scheduled")
+    bring(ledger, "scheduled")
     assert keyed("PATCH", "/tasks/a", {"delay": 60}).body["type"] == "urn:duecourse:problem:key-reused"
 
 
@@ -111,70 +111,70 @@ def test_a_key_stands_for_one_method(store: EmbeddedLedger) -> None:
         "?1",
     ],
 )
-def test_a_key_that_is_none_is_refused_with_what_one_is(key: str, store: EmbeddedLedger) -> None:
+def test_a_key_that_is_none_is_refused_with_what_one_is(key: str, ledger: EmbeddedLedger) -> None:
     answer = keyed("POST", "/tasks", WEBHOOK, key)
     assert (answer.status, answer.body["type"]) == (400, "urn:duecourse:problem:malformed-key")
     assert 'in double quotes: "8e03978e-' in answer.body["detail"]
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
 @pytest.mark.parametrize("key", ['"a"', ' "a" ', '"a b;c=\\"d\\\\"', '"' + "x" * 255 + '"'])
-def test_a_key_may_be_any_string_of_a_header(key: str, store: EmbeddedLedger) -> None:
+def test_a_key_may_be_any_string_of_a_header(key: str, ledger: EmbeddedLedger) -> None:
     assert keyed("POST", "/tasks", WEBHOOK, key).status == 201
     assert keyed("POST", "/tasks", WEBHOOK, key).status == 201
-    assert count(store) == 1
+    assert count(ledger) == 1
 
 
-def test_where_nothing_is_changed_a_key_says_nothing(store: EmbeddedLedger) -> None:
-    bring(store, "scheduled")
+def test_where_nothing_is_changed_a_key_says_nothing(ledger: EmbeddedLedger) -> None:
+    bring(ledger, "scheduled")
     assert keyed("GET", "/tasks/a", key="nonsense").status == 200
-    store.cancel("default", ["a"])
+    ledger.cancel("default", ["a"])
     assert keyed("GET", "/tasks/a", key=KEY).body["task"]["state"] == "cancelled"
 
 
-def test_the_first_one_still_under_way_is_told_with_a_time_to_come_again(store: EmbeddedLedger, wire: Wire) -> None:
+def test_the_first_one_still_under_way_is_told_with_a_time_to_come_again(ledger: EmbeddedLedger, wire: Wire) -> None:
     """The other is asked while the first is in its engine's call: a store that asks is where that is."""
     others: list[Answer] = []
 
     class Slow:
         def __getattr__(self, verb: str) -> Any:
-            return getattr(store, verb)
+            return getattr(ledger, verb)
 
         def add(self, *given: Any, **named: Any) -> Any:
             if not others:
                 others.append(keyed("POST", "/tasks", WEBHOOK))
                 others.append(keyed("POST", "/tasks", WEBHOOK | {"delay": 1}))
-            return store.add(*given, **named)
+            return ledger.add(*given, **named)
 
-    wire(store=Slow())
+    wire(ledger=Slow())
     assert keyed("POST", "/tasks", WEBHOOK).status == 201
     busy, reused = others
     assert (busy.status, busy.body["reason"]) == (409, "under_way")
     assert int(busy.headers["Retry-After"]) == (REMAINING_MS + GRACE_MS) // 1000
     assert reused.status == 422
-    assert count(store) == 1
+    assert count(ledger) == 1
 
 
 class Dying:
-    """A store on whose add the function dies: its first calls have happened, and nobody hears of it."""
+    """A ledger on whose add the function dies: its first calls have happened, and nobody hears of it."""
 
-    def __init__(self, store: EmbeddedLedger, error: BaseException) -> None:
-        self._store = store
+    def __init__(self, ledger: EmbeddedLedger, error: BaseException) -> None:
+        self._ledger = ledger
         self._error = error
 
     def __getattr__(self, verb: str) -> Any:
-        return getattr(self._store, verb)
+        return getattr(self._ledger, verb)
 
     def add(self, *given: Any, **named: Any) -> Any:
-        self._store.add(*given, **named)
+        self._ledger.add(*given, **named)
         raise self._error
 
     def put_schedule(self, *given: Any, **named: Any) -> Any:
-        self._store.put_schedule(*given, **named)
+        self._ledger.put_schedule(*given, **named)
         raise self._error
 
     def idempotency(self) -> Any:
-        return Unending(self._store.idempotency())
+        return Unending(self._ledger.idempotency())
 
 
 class Unending:
@@ -197,37 +197,37 @@ class Unending:
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize(("path", "body"), [("/tasks", WEBHOOK), ("/tasks/batch", {"tasks": [WEBHOOK, WEBHOOK]})])
 def test_a_function_that_died_blocks_its_key_for_its_time_and_what_it_added_is_not_added_twice(
-    path: str, body: Any, done: bool, store: EmbeddedLedger, clock: HandClock, wire: Wire
+    path: str, body: Any, done: bool, ledger: EmbeddedLedger, clock: HandClock, wire: Wire
 ) -> None:
-    wire(store=Dying(store, KeyboardInterrupt()))
+    wire(ledger=Dying(ledger, KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         keyed("POST", path, body)
-    wire(store=store)
-    before = count(store)
+    wire(ledger=ledger)
+    before = count(ledger)
     clock.advance(REMAINING_MS + GRACE_MS - 1)
     assert keyed("POST", path, body).status == 409
     clock.advance(1)
     if done:
         clock.advance(3_600_000)
-        for task in claim(store):
-            settle(store, task, Ending.DONE)
+        for task in claim(ledger):
+            settle(ledger, task, Ending.DONE)
     answer = keyed("POST", path, body)
     items = answer.body.get("tasks") or [answer.body]
     assert (answer.status, {item["created"] for item in items}) == (200 if path.endswith("batch") else 201, {True})
-    assert count(store) == before == len(items)
+    assert count(ledger) == before == len(items)
     if done:
         ids = [item.get("id") or item["task"]["id"] for item in items]
-        assert {stored_task(store, task_id).status for task_id in ids} == {Status.DONE}
+        assert {stored_task(ledger, task_id).status for task_id in ids} == {Status.DONE}
 
 
 class Away:
-    """A store that fails before anything is added."""
+    """A ledger that fails before anything is added."""
 
-    def __init__(self, store: EmbeddedLedger) -> None:
-        self._store = store
+    def __init__(self, ledger: EmbeddedLedger) -> None:
+        self._ledger = ledger
 
     def __getattr__(self, verb: str) -> Any:
-        return getattr(self._store, verb)
+        return getattr(self._ledger, verb)
 
     def add(self, *_: Any, **__: Any) -> Any:
         raise errors.StoreUnavailable
@@ -235,11 +235,11 @@ class Away:
     put_schedule = schedule = group = add
 
 
-def test_a_fault_is_not_kept(store: EmbeddedLedger, wire: Wire) -> None:
-    wire(store=Away(store))
+def test_a_fault_is_not_kept(ledger: EmbeddedLedger, wire: Wire) -> None:
+    wire(ledger=Away(ledger))
     assert keyed("POST", "/tasks", WEBHOOK).status == 503
     assert keyed("POST", "/tasks", WEBHOOK).status == 503
-    wire(store=store)
+    wire(ledger=ledger)
     assert keyed("POST", "/tasks", WEBHOOK | {"delay": 1}).status == 422, "but its key stays its own"
     assert keyed("POST", "/tasks", WEBHOOK).status == 201
 
@@ -250,19 +250,19 @@ def test_a_fault_is_not_kept(store: EmbeddedLedger, wire: Wire) -> None:
     [("scheduled", "replace", 5_000), ("done", "keep", 5_000), ("cancelled", "keep", 5_000), ("scheduled", "keep", 0)],
 )
 def test_what_stood_before_a_request_that_failed_is_not_taken_for_what_that_added(
-    path: str, state: str, on_duplicate: str, due_in_ms: int, store: EmbeddedLedger, clock: HandClock, wire: Wire
+    path: str, state: str, on_duplicate: str, due_in_ms: int, ledger: EmbeddedLedger, clock: HandClock, wire: Wire
 ) -> None:
-    bring(store, state)
-    old = stored_task(store)
+    bring(ledger, state)
+    old = stored_task(ledger)
     clock.advance(1)
     body = WEBHOOK | {"id": "a", "on_duplicate": on_duplicate, "delay": 5}
     asked = body if path == "/tasks" else {"tasks": [body]}
-    wire(store=Away(store))
+    wire(ledger=Away(ledger))
     assert keyed("POST", path, asked).status == 503
-    wire(store=store)
+    wire(ledger=ledger)
     assert keyed("POST", path, asked).status in {200, 201}
-    assert stored_task(store).due_at == (clock.now() + due_in_ms if due_in_ms else old.due_at)
-    assert stored_task(store).status is Status.SCHEDULED
+    assert stored_task(ledger).due_at == (clock.now() + due_in_ms if due_in_ms else old.due_at)
+    assert stored_task(ledger).status is Status.SCHEDULED
 
 
 Sent = tuple[str, dict[str, Any]]
@@ -293,15 +293,15 @@ def test_a_request_whose_first_try_did_nothing_is_done_over_what_another_added_j
     seen = []
     for crashes in (False, True):
         other = EmbeddedLedger(clock=clock)
-        with wired_with(store=other, **SENDERS):
+        with wired_with(ledger=other, **SENDERS):
             assert ask("POST", *theirs).status == 201
             if ended:
                 assert ask("DELETE", f"{theirs[0]}/{theirs[1]['id']}").status == 204
             clock.advance(1)
             if crashes:
-                wire(store=Away(other), **SENDERS)
+                wire(ledger=Away(other), **SENDERS)
                 assert keyed("POST", *mine).status == 503
-            wire(store=other, **SENDERS)
+            wire(ledger=other, **SENDERS)
             answer = keyed("POST", *mine)
             queues = sorted({shard.queue for shard in other.shards()})
             kept = [one for queue in queues for one in other.page(queue, TaskFilter(), None, 9).tasks]
@@ -321,13 +321,13 @@ def test_a_request_whose_first_try_did_nothing_is_done_over_what_another_added_j
     ],
 )
 def test_a_repeat_is_answered_as_its_first_try_would_have_been(
-    path: str, body: Any, store: EmbeddedLedger, clock: HandClock, wire: Wire
+    path: str, body: Any, ledger: EmbeddedLedger, clock: HandClock, wire: Wire
 ) -> None:
-    lost = Dying(store, KeyboardInterrupt())
-    wire(store=lost, **SENDERS)
+    lost = Dying(ledger, KeyboardInterrupt())
+    wire(ledger=lost, **SENDERS)
     with pytest.raises(KeyboardInterrupt):
         keyed("POST", path, body)
-    wire(store=store, **SENDERS)
+    wire(ledger=ledger, **SENDERS)
     clock.advance(REMAINING_MS + GRACE_MS)
     assert (keyed("POST", path, body).status) == 201
     assert keyed("POST", path, body).status == 201
@@ -335,12 +335,12 @@ def test_a_repeat_is_answered_as_its_first_try_would_have_been(
 
 @pytest.mark.parametrize(("path", "body"), [("/tasks", TASK), ("/reminders", MEETING), ("/schedules", DAILY)])
 def test_a_repeat_where_another_came_in_its_stead_or_after_it_says_that_it_cannot_know(
-    path: str, body: Any, store: EmbeddedLedger, clock: HandClock, wire: Wire
+    path: str, body: Any, ledger: EmbeddedLedger, clock: HandClock, wire: Wire
 ) -> None:
-    wire(store=Away(store), **SENDERS)
+    wire(ledger=Away(ledger), **SENDERS)
     mine = body | ({"on_duplicate": "reject"} if path == "/tasks" else {})
     assert keyed("POST", path, mine).status == 503
-    wire(store=store, **SENDERS)
+    wire(ledger=ledger, **SENDERS)
     clock.advance(1)
     theirs = {"/tasks": THEIRS, "/reminders": MEETING | {"subject": "Theirs"}, "/schedules": DAILY | {"limit": 3}}[path]
     assert ask("POST", path, theirs).status == 201
@@ -348,9 +348,9 @@ def test_a_repeat_where_another_came_in_its_stead_or_after_it_says_that_it_canno
     assert (answer.status, answer.body["reason"]) == (409, "changed")
 
 
-def test_a_key_that_is_sent_again_a_day_later_is_another_request(store: EmbeddedLedger, clock: HandClock) -> None:
+def test_a_key_that_is_sent_again_a_day_later_is_another_request(ledger: EmbeddedLedger, clock: HandClock) -> None:
     assert keyed("POST", "/schedules", DAILY, '"add"').status == 201
-    bring(store, "scheduled", delay_ms=9 * DAY_MS)
+    bring(ledger, "scheduled", delay_ms=9 * DAY_MS)
     for _ in range(2):
         moved = keyed("PATCH", "/tasks/a", {"delay": 5 * DAY_MS // 1_000})
         assert moved.body["task"]["due_at"] == format_instant(clock.at + 5 * DAY_MS)
@@ -364,27 +364,27 @@ def test_a_key_that_is_sent_again_a_day_later_is_another_request(store: Embedded
         clock.advance(KEPT_MS)
 
 
-def test_what_was_reject_is_still_rejected_after_a_fault(store: EmbeddedLedger, clock: HandClock, wire: Wire) -> None:
-    bring(store, "scheduled")
+def test_what_was_reject_is_still_rejected_after_a_fault(ledger: EmbeddedLedger, clock: HandClock, wire: Wire) -> None:
+    bring(ledger, "scheduled")
     clock.advance(1)
     body = WEBHOOK | {"id": "a", "on_duplicate": "reject"}
-    wire(store=Away(store))
+    wire(ledger=Away(ledger))
     assert keyed("POST", "/tasks", body).status == 503
-    wire(store=store)
+    wire(ledger=ledger)
     assert keyed("POST", "/tasks", body).status == 409
 
 
 def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
-    store: EmbeddedLedger, clock: HandClock, caplog: pytest.LogCaptureFixture, wire: Wire
+    ledger: EmbeddedLedger, clock: HandClock, caplog: pytest.LogCaptureFixture, wire: Wire
 ) -> None:
     class Forgetful:
         def __getattr__(self, verb: str) -> Any:
-            return getattr(store, verb)
+            return getattr(ledger, verb)
 
         def idempotency(self) -> Any:
-            return Unending(store.idempotency())
+            return Unending(ledger.idempotency())
 
-    wire(store=Forgetful())
+    wire(ledger=Forgetful())
     first = keyed("POST", "/tasks", WEBHOOK)
     assert first.status == 201
     assert "could not be stored" in caplog.text
@@ -400,13 +400,13 @@ def test_what_was_refused_for_its_fields_leaves_its_key_free(bad: Any) -> None:
     assert keyed("POST", "/tasks", WEBHOOK).status == 201
 
 
-def test_ids_are_random_without_a_key_and_an_id_that_is_given_is_taken(store: EmbeddedLedger) -> None:
+def test_ids_are_random_without_a_key_and_an_id_that_is_given_is_taken(ledger: EmbeddedLedger) -> None:
     assert ask("POST", "/tasks", WEBHOOK).body["task"]["id"] != ask("POST", "/tasks", WEBHOOK).body["task"]["id"]
     assert keyed("POST", "/tasks", WEBHOOK | {"id": "a"}).body["task"]["id"] == "a"
-    assert store.get("default", "a")
+    assert ledger.get("default", "a")
 
 
-def test_a_tenant_that_is_none_is_refused_and_keeps_nothing(store: EmbeddedLedger, wire: Wire) -> None:
-    wire(settings=Settings(tenant_header="X-Tenant"), store=store)
+def test_a_tenant_that_is_none_is_refused_and_keeps_nothing(ledger: EmbeddedLedger, wire: Wire) -> None:
+    wire(settings=Settings(tenant_header="X-Tenant"), ledger=ledger)
     answer = ask("POST", "/tasks", WEBHOOK, Context(), idempotency_key=KEY, x_tenant="a/b")
     assert wrong(answer).keys() == {"X-Tenant"}

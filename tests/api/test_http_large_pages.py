@@ -66,19 +66,19 @@ def pages(of: Listed, **query: str) -> Iterator[list[str]]:
         query[of.parameter] = found[of.following]
 
 
-def add_tasks(store: EmbeddedLedger, payload: dict[str, str]) -> set[str]:
+def add_tasks(ledger: EmbeddedLedger, payload: dict[str, str]) -> set[str]:
     ids = [f"task-{n:02}" for n in range(30)]
     for id in ids:
-        store.add([new(id, payload=json.dumps(payload, ensure_ascii=False, separators=(",", ":")), delay_ms=1_000)])
+        ledger.add([new(id, payload=json.dumps(payload, ensure_ascii=False, separators=(",", ":")), delay_ms=1_000)])
     return set(ids)
 
 
 @pytest.mark.parametrize("kind", WORST)
 @pytest.mark.parametrize("shards", [1, 4])
 def test_tasks_of_the_largest_payloads_are_listed(kind: str, shards: int, wire: Wire) -> None:
-    store = EmbeddedLedger(HandClock(), Sharding({"default": shards}))
-    wire(Settings(shards={"default": shards}), store=store)
-    ids = add_tasks(store, filled(WORST[kind]))
+    ledger = EmbeddedLedger(HandClock(), Sharding({"default": shards}))
+    wire(Settings(shards={"default": shards}), ledger=ledger)
+    ids = add_tasks(ledger, filled(WORST[kind]))
     seen = [*pages(TASKS, limit="100")]
     assert sorted(id for page in seen for id in page) == sorted(ids)
     assert len(seen) <= 12
@@ -86,11 +86,11 @@ def test_tasks_of_the_largest_payloads_are_listed(kind: str, shards: int, wire: 
 
 def test_tasks_of_several_states_share_the_room_of_a_page(wire: Wire) -> None:
     clock = HandClock()
-    store = EmbeddedLedger(clock)
-    wire(store=store)
-    ids = add_tasks(store, filled("ü"))
+    ledger = EmbeddedLedger(clock)
+    wire(ledger=ledger)
+    ids = add_tasks(ledger, filled("ü"))
     clock.advance(2_000)
-    store.claim(Shard("default"), 10, lease_ms=LEASE_MS)
+    ledger.claim(Shard("default"), 10, lease_ms=LEASE_MS)
     assert sorted(id for page in pages(TASKS, limit="100") for id in page) == sorted(ids)
 
 
@@ -112,15 +112,15 @@ def test_small_schedules_fill_a_page() -> None:
     assert [len(page) for page in pages(SCHEDULES, limit="20")] == [20, 20, 5]
 
 
-def add_queues(store: EmbeddedLedger, count: int, tenant: Callable[[int], str] = lambda _: "-") -> list[str]:
+def add_queues(ledger: EmbeddedLedger, count: int, tenant: Callable[[int], str] = lambda _: "-") -> list[str]:
     names = [f"q-{n:04}-{'x' * 50}" for n in range(count)]
     for n, name in enumerate(names):
-        store.add([new("a", queue=name, tenant=tenant(n))])
+        ledger.add([new("a", queue=name, tenant=tenant(n))])
     return names
 
 
-def test_queues_are_listed_page_by_page(store: EmbeddedLedger) -> None:
-    names = add_queues(store, 120)
+def test_queues_are_listed_page_by_page(ledger: EmbeddedLedger) -> None:
+    names = add_queues(ledger, 120)
     assert [one for page in pages(QUEUES, limit="50") for one in page] == names
     assert [len(page) for page in pages(QUEUES, limit="50")] == [50, 50, 20]
     assert [len(page) for page in pages(QUEUES)] == [120]
@@ -129,19 +129,19 @@ def test_queues_are_listed_page_by_page(store: EmbeddedLedger) -> None:
 def test_queues_of_many_shards_are_fewer_in_a_page(wire: Wire) -> None:
     names = [f"q-{n:02}" for n in range(20)]
     shards = dict.fromkeys(names, 128)
-    store = EmbeddedLedger(HandClock(), Sharding(shards))
-    wire(Settings(shards=shards), store=store)
+    ledger = EmbeddedLedger(HandClock(), Sharding(shards))
+    wire(Settings(shards=shards), ledger=ledger)
     for name in names:
-        store.configure(name, {"max_running": 1_000})
+        ledger.configure(name, {"max_running": 1_000})
     seen = [*pages(QUEUES)]
     assert [one for page in seen for one in page] == names
     assert len(seen) > 1
 
 
 def test_a_page_of_queues_ends_at_no_name_of_another_tenant(wire: Wire) -> None:
-    store = EmbeddedLedger(HandClock())
-    wire(Settings(tenant_from=ClaimRule("org")), store=store)
-    names = add_queues(store, 30, lambda n: "acme" if n % 10 == 0 else "globex")
+    ledger = EmbeddedLedger(HandClock())
+    wire(Settings(tenant_from=ClaimRule("org")), ledger=ledger)
+    names = add_queues(ledger, 30, lambda n: "acme" if n % 10 == 0 else "globex")
     event = saved("enqueue_http/list_queues")
     event["requestContext"]["authorizer"] = {
         "jwt": {"claims": {"sub": "s", "org": "acme", "scope": "duecourse/caller"}}

@@ -73,7 +73,7 @@ def test_an_unknown_task_reminder_or_query_is_named() -> None:
 
 
 def test_a_tenant_is_told_no_name_of_another(wire: Wire) -> None:
-    wire(Settings(tenant_from=ClaimRule("org")), store=EmbeddedLedger())
+    wire(Settings(tenant_from=ClaimRule("org")), ledger=EmbeddedLedger())
     acme, globex, operator = token("acme", "caller"), token("globex", "caller"), token("ops", "operator")
     for queue in ("acme-exports", "acme-export2"):
         add_in(queue, authorizer=acme)
@@ -97,9 +97,9 @@ def test_a_tenant_is_told_no_name_of_another(wire: Wire) -> None:
 
 @pytest.mark.slow
 def test_names_of_others_crowd_no_near_name_out(wire: Wire) -> None:
-    store = EmbeddedLedger()
-    wire(Settings(tenant_from=ClaimRule("org")), store=store)
-    store.add([new("a", queue=f"exports-{n:03}", tenant="globex") for n in range(300)])
+    ledger = EmbeddedLedger()
+    wire(Settings(tenant_from=ClaimRule("org")), ledger=ledger)
+    ledger.add([new("a", queue=f"exports-{n:03}", tenant="globex") for n in range(300)])
     add_in("exprts-mine", authorizer=token("acme", "caller"))
     found = problem(ask("GET", "/queues/exports-00", authorizer=token("acme", "caller")))
     assert found["near"] == "exprts-mine"

@@ -27,17 +27,17 @@ def test_an_unknown_parameter_is_named_with_those_that_there_are(path: str, quer
     assert wrong(ask("GET", path, query=query)) == {"stat": UNKNOWN + known}
 
 
-def test_a_misspelt_force_takes_nothing_from_a_worker_and_cancels_nothing(store: EmbeddedLedger) -> None:
-    add(store, "a", delay_ms=60_000)
+def test_a_misspelt_force_takes_nothing_from_a_worker_and_cancels_nothing(ledger: EmbeddedLedger) -> None:
+    add(ledger, "a", delay_ms=60_000)
     assert wrong(ask("DELETE", "/tasks/a", query="forced=true")) == {
         "forced": f"{UNKNOWN}: force?; known: queue, force"
     }
-    assert stored_task(store, "a").status == "scheduled"
+    assert stored_task(ledger, "a").status == "scheduled"
     assert ask("DELETE", "/tasks/a", query="force").status == 204
 
 
-def test_a_request_that_is_signed_in_its_url_is_taken(store: EmbeddedLedger) -> None:
-    add(store, "a", delay_ms=60_000)
+def test_a_request_that_is_signed_in_its_url_is_taken(ledger: EmbeddedLedger) -> None:
+    add(ledger, "a", delay_ms=60_000)
     assert ask("GET", "/tasks/a", query="X-Amz-Signature=0a1b&X-Amz-Date=20261122T100000Z&queue=default").status == 200
 
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from duecourse.api.idempotency import GRACE_MS
 from duecourse.api.request import CHANGING, READING
-from duecourse.api.router import GRACE_MS
 from duecourse.app import App
 from duecourse.errors import StoreUnavailable
 from duecourse.guard.http_types import HttpAnswer, HttpRequest
@@ -70,20 +70,20 @@ class Cut:
 class CutStore:
     """The ledger of such a function."""
 
-    def __init__(self, store: EmbeddedLedger) -> None:
-        self._store = store
+    def __init__(self, ledger: EmbeddedLedger) -> None:
+        self._ledger = ledger
 
     def __getattr__(self, verb: str) -> Any:
-        return getattr(self._store, verb)
+        return getattr(self._ledger, verb)
 
     def idempotency(self) -> Any:
-        return Cut(self._store.idempotency())
+        return Cut(self._ledger.idempotency())
 
 
 class Stage(NamedTuple):
     """A ledger with one of each, and the way in."""
 
-    store: EmbeddedLedger
+    ledger: EmbeddedLedger
     clock: HandClock
     of: Scene
 
@@ -101,13 +101,13 @@ class Stage(NamedTuple):
 
     def world(self) -> list[Any]:
         """All that the ledger has, as it is."""
-        queues = sorted({shard.queue for shard in self.store.shards()})
+        queues = sorted({shard.queue for shard in self.ledger.shards()})
         found: list[Any] = []
         for queue in queues:
-            found += [queue, self.store.settings_of([queue])]
-            found += self.store.page(queue, TaskFilter(), None, 100).tasks
-            found += sorted(self.store.schedules(queue, "", 100).schedules, key=lambda one: one.schedule.id)
-        found.append(self.store.schedule(self.of.queue, backfill_id(self.of.schedule, SPAN_AT)))
+            found += [queue, self.ledger.settings_of([queue])]
+            found += self.ledger.page(queue, TaskFilter(), None, 100).tasks
+            found += sorted(self.ledger.schedules(queue, "", 100).schedules, key=lambda one: one.schedule.id)
+        found.append(self.ledger.schedule(self.of.queue, backfill_id(self.of.schedule, SPAN_AT)))
         return found
 
 
@@ -158,25 +158,27 @@ def many_more(on: Stage) -> None:
     """Tasks that are due, and dead, from now on."""
     on.clock.advance(1_000)
     bring_dead(on, "later", 4)
-    on.store.add([NewTask(f"later-{n}", "webhook", PAYLOAD, queue=on.of.queue, delay_ms=1_000) for n in range(4)])
+    on.ledger.add([NewTask(f"later-{n}", "webhook", PAYLOAD, queue=on.of.queue, delay_ms=1_000) for n in range(4)])
 
 
 def bring_dead(on: Stage, name: str, count: int) -> None:
     ids = [f"{name}-dead-{number}" for number in range(count)]
-    on.store.add([NewTask(id, "webhook", PAYLOAD, queue=on.of.queue) for id in ids])
+    on.ledger.add([NewTask(id, "webhook", PAYLOAD, queue=on.of.queue) for id in ids])
     kill(on, ids)
 
 
 def kill(on: Stage, ids: Sequence[str]) -> None:
     for id in ids:
-        taken = on.store.take(on.of.queue, id, lease_ms=LEASE_MS)
+        taken = on.ledger.take(on.of.queue, id, lease_ms=LEASE_MS)
         assert taken
-        on.store.settle(Shard(on.of.queue), [Settlement(id, "-", taken.token, Ending.DROP, detail="no use")])
+        on.ledger.settle(Shard(on.of.queue), [Settlement(id, "-", taken.token, Ending.DROP, detail="no use")])
 
 
 def many_before(on: Stage) -> None:
     bring_dead(on, "first", 6)
-    on.store.add([NewTask(f"first-{n}", "webhook", PAYLOAD, queue=on.of.queue, delay_ms=600_000 + n) for n in range(6)])
+    on.ledger.add(
+        [NewTask(f"first-{n}", "webhook", PAYLOAD, queue=on.of.queue, delay_ms=600_000 + n) for n in range(6)]
+    )
     on.clock.advance(1)
 
 
@@ -197,32 +199,32 @@ def dies_again(on: Stage) -> None:
 
 def dead_die_again(on: Stage) -> None:
     many_more(on)
-    kill(on, [task.id for task in on.store.page(on.of.queue, TaskFilter(), None, 100).tasks if task.id == on.of.dead])
+    kill(on, [task.id for task in on.ledger.page(on.of.queue, TaskFilter(), None, 100).tasks if task.id == on.of.dead])
 
 
 def fill(on: Stage) -> None:
     """Have all occurrences of the span added: nothing is left of what adds them."""
-    while on.store.schedule(on.of.queue, backfill_id(on.of.schedule, SPAN_AT)):
-        assert fire_due(on.store, Firer(on.store, Calendar()).fire, Shard(on.of.queue))
+    while on.ledger.schedule(on.of.queue, backfill_id(on.of.schedule, SPAN_AT)):
+        assert fire_due(on.ledger, Firer(on.ledger, Calendar()).fire, Shard(on.of.queue))
 
 
 def run_to_its_end(on: Stage) -> None:
     """Have the occurrence that was added by hand run."""
-    [run] = [one for one in on.store.group(on.of.queue, on.of.schedule) if "@" in one.id]
-    taken = on.store.take(on.of.queue, run.id, lease_ms=LEASE_MS, group=on.of.schedule)
+    [run] = [one for one in on.ledger.group(on.of.queue, on.of.schedule) if "@" in one.id]
+    taken = on.ledger.take(on.of.queue, run.id, lease_ms=LEASE_MS, group=on.of.schedule)
     assert taken
-    on.store.settle(
-        on.store.shard_of(on.of.queue, run.id, on.of.schedule), [Settlement(run.id, "-", taken.token, Ending.DONE)]
+    on.ledger.settle(
+        on.ledger.shard_of(on.of.queue, run.id, on.of.schedule), [Settlement(run.id, "-", taken.token, Ending.DONE)]
     )
 
 
 def extended(on: Stage) -> None:
     lease = Lease(on.of.running, on.of.token)
-    assert on.store.extend(Shard(on.of.queue), [lease], LEASE_MS) > [0]
+    assert on.ledger.extend(Shard(on.of.queue), [lease], LEASE_MS) > [0]
 
 
 def saved(on: Stage) -> None:
-    assert on.store.save(Shard(on.of.queue), Lease(on.of.running, on.of.token), '{"page":9}')
+    assert on.ledger.save(Shard(on.of.queue), Lease(on.of.running, on.of.token), '{"page":9}')
 
 
 class Row(NamedTuple):
@@ -385,18 +387,18 @@ def test_every_route_that_changes_something_has_a_row() -> None:
 
 
 @pytest.fixture
-def app(store: EmbeddedLedger) -> Iterator[App]:
-    with wired_with(store=store, senders=dict.fromkeys(("email", "phone"), Outbox()), http=Ok()) as app:
+def app(ledger: EmbeddedLedger) -> Iterator[App]:
+    with wired_with(ledger=ledger, senders=dict.fromkeys(("email", "phone"), Outbox()), http=Ok()) as app:
         yield app
 
 
 @pytest.fixture
-def stage(store: EmbeddedLedger, clock: HandClock, app: App) -> Stage:
+def stage(ledger: EmbeddedLedger, clock: HandClock, app: App) -> Stage:
     def call_as(_who: Caller, method: str, path: str, body: object = None, query: str = "", **headers: str) -> Answer:
         return ask(method, path, body, query=query, **headers)
 
-    assert app.store
-    return Stage(store, clock, scene(store, call_as, OWNER, "one"))
+    assert app.ledger
+    return Stage(ledger, clock, scene(ledger, call_as, OWNER, "one"))
 
 
 @pytest.mark.parametrize(("route", "row", "newer"), EACH)
@@ -409,10 +411,10 @@ def test_what_a_request_did_is_not_done_again_over_newer_work(
     sent = (method, asked.path, asked.body, asked.query)
     before = stage.world()
     parts = {"senders": dict.fromkeys(("email", "phone"), Outbox()), "http": Ok()}
-    wire(store=CutStore(stage.store), **parts)
+    wire(ledger=CutStore(stage.ledger), **parts)
     first = stage.ask(*sent, idempotency_key=KEY)
     assert first.status < 300, first
-    wire(store=stage.store, **parts)
+    wire(ledger=stage.ledger, **parts)
     assert stage.world() != before or route in {"POST /tasks", "POST /reminders", "POST /schedules"}
     stage.clock.advance(100)
     for work in newer:
@@ -429,10 +431,10 @@ def test_what_a_request_did_is_not_done_again_over_newer_work(
 
 
 def test_a_replacement_whose_key_was_noted_twice_takes_what_was_added_just_before(
-    wire: Wire, store: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, ledger: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wire(store=store)
-    kept = type(store.idempotency())
+    wire(ledger=ledger)
+    kept = type(ledger.idempotency())
     begin = kept.begin
 
     def twice(self: Any, sent: KeyedRequest, owner: bytes, lock_ms: int) -> SavedResponse:

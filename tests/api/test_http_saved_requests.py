@@ -232,14 +232,14 @@ def test_every_route_has_a_saved_request_that_it_takes() -> None:
 
 
 @pytest.mark.parametrize("case", EXPECTED)
-def test_a_saved_request_is_answered_as_promised(case: str, store: EmbeddedLedger) -> None:
+def test_a_saved_request_is_answered_as_promised(case: str, ledger: EmbeddedLedger) -> None:
     before, status, part = EXPECTED[case]
     for earlier in before:
         replay(earlier)
     got, body = replay(case)
     assert (got, body) == (status, body | part)
     if case.startswith("bad_"):
-        assert store.shards() == []
+        assert ledger.shards() == []
 
 
 def test_an_added_task_is_answered_as_it_stands_and_again_when_it_is_sent_again() -> None:
@@ -283,7 +283,7 @@ def test_a_reminder_is_one_task_a_lead_time_and_person() -> None:
     assert {task["state"] for task in replay("show_reminder")[1]["tasks"]} == {"cancelled"}
 
 
-def test_a_preview_answers_what_each_recipient_would_read_and_adds_nothing(store: EmbeddedLedger) -> None:
+def test_a_preview_answers_what_each_recipient_would_read_and_adds_nothing(ledger: EmbeddedLedger) -> None:
     email, phone, webhook = replay("preview_reminder")[1]["messages"]
     text = "Ada, Review in 1 hour: 09:00 CET in room 4.\n- budget\n- R&D\n"
     assert email == {
@@ -297,7 +297,7 @@ def test_a_preview_answers_what_each_recipient_would_read_and_adds_nothing(store
     }
     assert (phone["text"], phone["sms_parts"]) == (text.strip(), 1)
     assert webhook["text"].startswith("Ops, Review in 1 hour: 03:00 EST in room 4.")
-    assert store.shards() == []
+    assert ledger.shards() == []
     assert replay("add_reminder_channels")[1]["tasks"] == [
         {"id": each["id"], "due_at": each["due_at"]} for each in (email, phone, webhook)
     ]
@@ -384,18 +384,18 @@ def test_a_body_that_is_not_text_is_malformed() -> None:
 
 @pytest.mark.parametrize("body", ["a", "%%%", "e30=\n", "e30", "é"])
 @pytest.mark.parametrize("case", ["add_poll", "replay_webhook", "pause_queue"])
-def test_wrong_base64_is_rejected_and_changes_nothing(case: str, body: str, store: EmbeddedLedger) -> None:
-    bring(store, "dead", id="order-7:paid")
-    before = store.get("default", "order-7:paid")
+def test_wrong_base64_is_rejected_and_changes_nothing(case: str, body: str, ledger: EmbeddedLedger) -> None:
+    bring(ledger, "dead", id="order-7:paid")
+    before = ledger.get("default", "order-7:paid")
     headers = {"content-type": "application/json"}
     assert wrong_fields(case, body=body, isBase64Encoded=True, headers=headers) == {"body"}
-    assert store.get("default", "order-7:paid") == before
+    assert ledger.get("default", "order-7:paid") == before
 
 
-def test_a_body_over_256_kib_is_too_large(store: EmbeddedLedger) -> None:
+def test_a_body_over_256_kib_is_too_large(ledger: EmbeddedLedger) -> None:
     body = json.dumps({"kind": "webhook", "payload": {"url": "https://example.com", "body": "x" * 262_144}})
     assert replay("add_webhook", body=body)[0] == 413
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
 FORM = '--b\r\nContent-Disposition: form-data; name="delay"\r\n\r\n5\r\n--b--\r\n'
@@ -415,39 +415,39 @@ FORM = '--b\r\nContent-Disposition: form-data; name="delay"\r\n\r\n5\r\n--b--\r\
     ],
 )
 def test_what_any_page_may_send_to_any_address_changes_nothing(
-    content_type: str, body: str, store: EmbeddedLedger
+    content_type: str, body: str, ledger: EmbeddedLedger
 ) -> None:
-    bring(store, "scheduled")
-    before = store.get("default", "a")
+    bring(ledger, "scheduled")
+    before = ledger.get("default", "a")
     assert ask("PATCH", "/tasks/a", body, content_type=content_type).status == 415
     assert ask("PATCH", "/queues/default", body, content_type=content_type).status == 415
-    assert store.get("default", "a") == before
+    assert ledger.get("default", "a") == before
 
 
-def test_a_body_without_a_type_changes_nothing_whatever_the_route(store: EmbeddedLedger) -> None:
+def test_a_body_without_a_type_changes_nothing_whatever_the_route(ledger: EmbeddedLedger) -> None:
     """A page's fetch with a Blob sends none, and asks nobody first."""
-    bring(store, "dead")
-    before = store.get("default", "a")
+    bring(ledger, "dead")
+    before = ledger.get("default", "a")
     event = saved("enqueue_http/replay_webhook")
     event["headers"].pop("content-type", None)
     for method, path in (("POST", "/tasks"), ("POST", "/tasks/a/replay"), ("DELETE", "/tasks/a"), ("GET", "/tasks/a")):
         event["requestContext"]["http"] |= {"method": method, "path": path}
         answer = invoke("enqueue_http", event | {"routeKey": "$default", "rawPath": path, "body": '{"delay": 5}'})
         assert answer["statusCode"] == 415, (method, path, answer)
-    assert store.get("default", "a") == before
+    assert ledger.get("default", "a") == before
 
 
 @pytest.mark.parametrize("body", ["{bad", "[1]", '{"colour": 1}'])
-def test_a_route_that_reads_no_body_ignores_what_one_holds(body: str, store: EmbeddedLedger) -> None:
-    bring(store, "dead")
+def test_a_route_that_reads_no_body_ignores_what_one_holds(body: str, ledger: EmbeddedLedger) -> None:
+    bring(ledger, "dead")
     assert ask("POST", "/schedules", DAILY).status == 201
     assert ask("POST", "/schedules/daily/run", body).status == 201
     assert ask("POST", "/tasks/a/replay", body).status == 200
     assert ask("DELETE", "/tasks/a", body).status == 204
 
 
-def test_a_request_without_a_body_needs_no_type(store: EmbeddedLedger) -> None:
-    bring(store, "dead")
+def test_a_request_without_a_body_needs_no_type(ledger: EmbeddedLedger) -> None:
+    bring(ledger, "dead")
     event = saved("enqueue_http/replay_webhook")
     event["headers"].pop("content-type", None)
     assert invoke("enqueue_http", event | {"pathParameters": {"id": "a"}, "body": None})["statusCode"] == 200
@@ -458,16 +458,16 @@ def test_json_is_json_however_its_type_is_written(written: str) -> None:
     assert ask("POST", "/tasks", WEBHOOK, content_type=written).status == 201
 
 
-def test_an_answer_out_of_shape_is_our_fault_not_the_callers(store: EmbeddedLedger, wire: Wire) -> None:
+def test_an_answer_out_of_shape_is_our_fault_not_the_callers(ledger: EmbeddedLedger, wire: Wire) -> None:
     class Odd:
         def __getattr__(self, verb: str) -> Any:
-            return getattr(store, verb)
+            return getattr(ledger, verb)
 
         def get(self, *named: Any) -> Any:
-            return replace(store.get(*named), status="odd")
+            return replace(ledger.get(*named), status="odd")
 
-    bring(store, "scheduled")
-    wire(store=Odd())
+    bring(ledger, "scheduled")
+    wire(ledger=Odd())
     answer = ask("GET", "/tasks/a")
     assert (answer.status, answer.body["type"]) == (500, "urn:duecourse:problem:internal")
 
@@ -482,41 +482,41 @@ def test_a_route_that_is_none_is_not_found(method: str, path: str) -> None:
     assert (status, problem["detail"]) == (404, f"Nothing answers to {method} {path}.")
 
 
-def test_a_leased_task_is_taken_only_by_force(store: EmbeddedLedger) -> None:
-    claim_one(store, "order-7:paid")
+def test_a_leased_task_is_taken_only_by_force(ledger: EmbeddedLedger) -> None:
+    claim_one(ledger, "order-7:paid")
     status, problem = replay("cancel_webhook", rawQueryString="", queryStringParameters={})
     assert (status, problem["reason"]) == (409, "leased")
     assert replay("cancel_webhook")[0] == 204
 
 
-def test_a_leased_task_is_moved_only_by_force(store: EmbeddedLedger) -> None:
-    claim_one(store, "order-7:paid")
+def test_a_leased_task_is_moved_only_by_force(ledger: EmbeddedLedger) -> None:
+    claim_one(ledger, "order-7:paid")
     move = _as("PATCH", "/tasks/order-7:paid")
     status, problem = replay("move_poll", **move, body='{"delay": 60}')
     assert (status, problem["reason"]) == (409, "leased")
     assert replay("move_poll", **move, body='{"delay": 60, "force": true}')[1]["task"]["state"] == "scheduled"
 
 
-def test_a_task_is_moved_and_cancelled_in_the_queue_that_was_named(store: EmbeddedLedger) -> None:
-    store.add([new("a", queue=queue, delay_ms=1_000) for queue in ("default", "other")])
+def test_a_task_is_moved_and_cancelled_in_the_queue_that_was_named(ledger: EmbeddedLedger) -> None:
+    ledger.add([new("a", queue=queue, delay_ms=1_000) for queue in ("default", "other")])
     query = {"queryStringParameters": {"queue": "other"}, "rawQueryString": "queue=other"}
     moved = replay("move_poll", **_as("PATCH", "/tasks/a"), **query, body='{"delay": 60}')[1]["task"]
-    assert (moved["queue"], moved["due_at"]) == ("other", format_instant(store.now() + 60_000))
+    assert (moved["queue"], moved["due_at"]) == ("other", format_instant(ledger.now() + 60_000))
     assert replay("cancel_webhook", **_as("DELETE", "/tasks/a"), **query)[0] == 204
-    kept = store.get("default", "a")
+    kept = ledger.get("default", "a")
     assert kept
-    assert (kept.status, kept.due_at) == (Status.SCHEDULED, store.now() + 1_000)
+    assert (kept.status, kept.due_at) == (Status.SCHEDULED, ledger.now() + 1_000)
 
 
-def test_a_reminder_that_is_being_sent_is_cancelled_only_by_force(store: EmbeddedLedger) -> None:
+def test_a_reminder_that_is_being_sent_is_cancelled_only_by_force(ledger: EmbeddedLedger) -> None:
     replay("add_reminder")
-    store.move("reminders", [Move(store.group("reminders", "standup")[0].id)])
-    assert len(store.claim(Shard("reminders"), 1, lease_ms=LEASE_MS).tasks) == 1
+    ledger.move("reminders", [Move(ledger.group("reminders", "standup")[0].id)])
+    assert len(ledger.claim(Shard("reminders"), 1, lease_ms=LEASE_MS).tasks) == 1
     cancel = _as("DELETE", "/reminders/standup")
     status, problem = replay("cancel_webhook", **cancel, rawQueryString="", queryStringParameters={})
     assert (status, problem["reason"]) == (409, "leased")
     assert replay("cancel_webhook", **cancel)[0] == 204
-    assert {task.status for task in store.group("reminders", "standup")} == {Status.CANCELLED}
+    assert {task.status for task in ledger.group("reminders", "standup")} == {Status.CANCELLED}
 
 
 def test_what_was_added_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
@@ -532,7 +532,7 @@ def test_force_must_be_yes_or_no() -> None:
 
 
 class Broken:
-    """A store all of whose verbs raise one error."""
+    """A ledger all of whose verbs raise one error."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -548,7 +548,7 @@ class Broken:
     "case", ["add_poll", "show_poll", "move_poll", "cancel_webhook", "add_reminder", "settle_done"]
 )
 def test_a_store_that_is_away_is_told_with_a_time_to_come_again(case: str, wire: Wire) -> None:
-    wire(store=Broken(errors.StoreUnavailable("Error 111 at 10.0.0.7")))
+    wire(ledger=Broken(errors.StoreUnavailable("Error 111 at 10.0.0.7")))
     answer = invoke("enqueue_http", saved(f"enqueue_http/{case}"))
     assert (answer["statusCode"], answer["headers"]["Retry-After"]) == (503, "1")
     assert json.loads(answer["body"])["detail"] == "The store does not answer.", (
@@ -557,14 +557,14 @@ def test_a_store_that_is_away_is_told_with_a_time_to_come_again(case: str, wire:
 
 
 def test_health_tells_that_the_store_is_away(wire: Wire) -> None:
-    wire(store=Broken(errors.StoreUnavailable()))
+    wire(ledger=Broken(errors.StoreUnavailable()))
     answer = invoke("enqueue_http", saved("enqueue_http/health"))
     assert (answer["statusCode"], answer["headers"]["Retry-After"]) == (503, "1")
     assert json.loads(answer["body"]) == {"status": "unavailable", "store": "unavailable"}
 
 
 def test_an_unexpected_error_is_logged_and_not_told(caplog: pytest.LogCaptureFixture, wire: Wire) -> None:
-    wire(store=Broken(KeyError("a secret")))
+    wire(ledger=Broken(KeyError("a secret")))
     status, problem = replay("add_poll")
     assert (status, problem["detail"]) == (500, "An internal error occurred; the log has its cause.")
     assert "a secret" in caplog.text

@@ -89,8 +89,8 @@ def test_options_names_the_methods_and_offers_no_other_origin_anything(path: str
 @pytest.mark.parametrize(
     "path", ["/tasks", "/tasks/a", "/tasks/a/why", "/queues", "/queues/nope", "/health", "/docs", "/nope"]
 )
-def test_head_is_answered_as_get_without_the_body(path: str, accept: str, store: EmbeddedLedger) -> None:
-    bring(store, "scheduled")
+def test_head_is_answered_as_get_without_the_body(path: str, accept: str, ledger: EmbeddedLedger) -> None:
+    bring(ledger, "scheduled")
     got, head = (raw(method, path, accept_encoding=accept) for method in ("GET", "HEAD"))
     length = head["headers"].pop("Content-Length")
     named = {"statusCode", "headers"}
@@ -105,14 +105,14 @@ def test_head_is_answered_as_get_without_the_body(path: str, accept: str, store:
 def test_head_needs_the_role_of_get(wire: Wire) -> None:
     wire(
         Settings(tenant_from=read_access('principals:{"*": {"tenant": "acme", "roles": ["worker"]}}')),
-        store=EmbeddedLedger(),
+        ledger=EmbeddedLedger(),
     )
     assert (raw("HEAD", "/tasks")["statusCode"], raw("HEAD", "/tasks/batch")["statusCode"]) == (403, 403)
     assert (raw("HEAD", "/health")["statusCode"], raw("HEAD", "/nope")["statusCode"]) == (200, 404)
 
 
-def test_a_wrong_method_takes_no_key(store: EmbeddedLedger) -> None:
+def test_a_wrong_method_takes_no_key(ledger: EmbeddedLedger) -> None:
     keyed = {"content_type": "application/json", "idempotency_key": '"k"'}
     assert raw("PUT", "/tasks", json.dumps(WEBHOOK), **keyed)["statusCode"] == 405
     assert raw("POST", "/tasks", json.dumps(WEBHOOK), **keyed)["statusCode"] == 201
-    assert len(store.shards()) == 1
+    assert len(ledger.shards()) == 1

@@ -28,8 +28,8 @@ from tests.support.wired import wired_with
 
 
 @pytest.fixture
-def app(store: EmbeddedLedger) -> Iterator[App]:
-    with wired_with(store=store) as app:
+def app(ledger: EmbeddedLedger) -> Iterator[App]:
+    with wired_with(ledger=ledger) as app:
         yield app
 
 
@@ -57,15 +57,15 @@ def test_threads_that_use_a_part_at_once_build_it_once() -> None:
     assert first is second
 
 
-def test_what_is_given_is_used_and_what_is_built_is_one_apps(app: App, store: EmbeddedLedger) -> None:
-    other = App(Settings(), Parts(store=store))
-    assert other.store is app.store is store
+def test_what_is_given_is_used_and_what_is_built_is_one_apps(app: App, ledger: EmbeddedLedger) -> None:
+    other = App(Settings(), Parts(ledger=ledger))
+    assert other.ledger is app.ledger is ledger
     assert other.tasks is not app.tasks
 
 
-def test_a_part_that_an_app_does_not_have_cannot_be_given(store: EmbeddedLedger) -> None:
+def test_a_part_that_an_app_does_not_have_cannot_be_given(ledger: EmbeddedLedger) -> None:
     with pytest.raises(TypeError, match="stroe"):
-        Parts(stroe=store)  # type: ignore[call-arg]
+        Parts(stroe=ledger)  # type: ignore[call-arg]
 
 
 def test_an_app_that_ran_nothing_has_no_thread_to_end() -> None:
@@ -78,7 +78,7 @@ def test_an_app_that_ran_nothing_has_no_thread_to_end() -> None:
     ("url", "kind"), [("memory://", EmbeddedLedger), ("redis://127.0.0.1:1/0", Ledger), ("unix:///x", Ledger)]
 )
 def test_the_ledger_is_the_one_that_the_settings_name_and_nothing_is_opened_for_it(url: str, kind: type) -> None:
-    assert isinstance(open_ledger.open_store(Settings(store=url)), kind)
+    assert isinstance(open_ledger.open_ledger(Settings(store=url)), kind)
 
 
 def test_results_are_kept_in_the_ledger_unless_a_table_is_named() -> None:
@@ -129,28 +129,28 @@ def loaded_by(made: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_uses_of_functions_are_noted_only_where_idle_ones_are_warmed(app: App, store: EmbeddedLedger) -> None:
+def test_uses_of_functions_are_noted_only_where_idle_ones_are_warmed(app: App, ledger: EmbeddedLedger) -> None:
     assert app.send() != app.invoker.send
-    cold = App(Settings(warm_ms=0), Parts(store=store))
+    cold = App(Settings(warm_ms=0), Parts(ledger=ledger))
     assert cold.send() == cold.invoker.send
     assert (app.warming is None, cold.warming) == (False, None)
 
 
 def test_both_doors_lead_to_the_same_engine_which_leaves_kinds_to_those_who_have_them(
-    app: App, store: EmbeddedLedger
+    app: App, ledger: EmbeddedLedger
 ) -> None:
-    store.add([new("a", kind="nobodys"), new("b", kind="nobodys", queue="other")])
+    ledger.add([new("a", kind="nobodys"), new("b", kind="nobodys", queue="other")])
     assert app.drainer.drain([SHARD], ample).claimed == 0
     sweeper = app.sweeper
     assert sweeper.tick(sweeper.survey(ample), ample).claimed == 0
     for queue, id in (("default", "a"), ("other", "b")):
-        assert store.throttle(Shard(queue), task=store.get(queue, id)).reason is ThrottleReason.KIND
+        assert ledger.throttle(Shard(queue), task=ledger.get(queue, id)).reason is ThrottleReason.KIND
 
 
-def test_a_functions_worker_runs_its_one_kind_whatever_the_tasks_is_called(app: App, store: EmbeddedLedger) -> None:
-    store.add([new("a", kind="this"), new("b", kind="that")])
+def test_a_functions_worker_runs_its_one_kind_whatever_the_tasks_is_called(app: App, ledger: EmbeddedLedger) -> None:
+    ledger.add([new("a", kind="this"), new("b", kind="that")])
     ran: list[Task] = []
-    leased = store.claim(SHARD, 2, lease_ms=30_000).tasks
+    leased = ledger.claim(SHARD, 2, lease_ms=30_000).tasks
     assert app.worker(ran.append, ample).work(leased)["done"] == 2
     assert {task.kind for task in ran} == {"this", "that"}
 

@@ -49,26 +49,26 @@ def test_another_app_is_the_processs_for_the_while() -> None:
         assert process.app() is first
 
 
-def test_handlers_and_clients_of_a_process_share_its_connections(store: EmbeddedLedger) -> None:
+def test_handlers_and_clients_of_a_process_share_its_connections(ledger: EmbeddedLedger) -> None:
     seen: list[Any] = []
     handler = Handler(lambda app, event, _context: seen.append((app, event)))
-    with wired_with(store=store) as app:
+    with wired_with(ledger=ledger) as app:
         handler({"a": 1}, Context())
         Client.from_env().add(kind="webhook", payload={"url": "https://example.com/"}, id="a")
     assert seen == [(app, {"a": 1})]
-    assert stored_task(store).id == "a"
+    assert stored_task(ledger).id == "a"
 
 
-def test_a_handler_on_another_app_works_and_saves_there(store: EmbeddedLedger, other: EmbeddedLedger) -> None:
+def test_a_handler_on_another_app_works_and_saves_there(ledger: EmbeddedLedger, other: EmbeddedLedger) -> None:
     @task_handler
     def handler(task: Task) -> Done:
         save(task, {"step": 1})
         return Done()
 
-    for ledger in (store, other):
-        ledger.add([new("a")])
-    event = tasks_event(claim(store))
-    with wired_with(store=store) as app, wired_with(store=other):
+    for each in (ledger, other):
+        each.add([new("a")])
+    event = tasks_event(claim(ledger))
+    with wired_with(ledger=ledger) as app, wired_with(ledger=other):
         assert handler.on(app)(event, Context())["done"] == 1
-    assert stored_task(store).state == {"step": 1}
+    assert stored_task(ledger).state == {"step": 1}
     assert stored_task(other).state is None

@@ -90,15 +90,15 @@ def test_where_no_key_can_be_heard_watching_is_refused(variables: dict[str, str]
     assert "DUECOURSE_STORE" in told["DUECOURSE_WATCH"] or "DUECOURSE_EVENTS=on" in told["DUECOURSE_WATCH"]
 
 
-def test_a_kind_that_nothing_runs_is_refused_where_its_tasks_are_made(store: EmbeddedLedger) -> None:
+def test_a_kind_that_nothing_runs_is_refused_where_its_tasks_are_made(ledger: EmbeddedLedger) -> None:
     entries = [GOOD, GOOD | {"pattern": "b-{x}", "kind": "poll", "payload": POLL}, GOOD | {"pattern": "c", "kind": "x"}]
     given = parse({"DUECOURSE_WATCH": json.dumps(entries), "DUECOURSE_TARGETS": '{"report": "lambda:R"}'})
     with pytest.raises(InvalidSettings) as caught:
-        _ = App(given, Parts(store=store)).watches
+        _ = App(given, Parts(ledger=ledger)).watches
     [problem] = caught.value.problems
     assert problem.field == "DUECOURSE_WATCH.2.kind"
     assert "poll, report, webhook" in problem.problem
-    assert App(replace(given, watch=given.watch[:2]), Parts(store=store)).watches
+    assert App(replace(given, watch=given.watch[:2]), Parts(ledger=ledger)).watches
 
 
 POLL = {"url": "http://h/job", "interval": "PT1S", "until": "done"}

@@ -27,8 +27,8 @@ SCHEDULE = {"id": "a", "repeat": {"cron": "@daily"}, **WORK}
 
 
 @pytest.fixture
-def client(store: EmbeddedLedger) -> Iterator[Client]:
-    with wired_with(settings=Settings(), store=store):
+def client(ledger: EmbeddedLedger) -> Iterator[Client]:
+    with wired_with(settings=Settings(), ledger=ledger):
         yield Client.from_env()
 
 

@@ -8,13 +8,38 @@ from typing import Any
 import pytest
 
 from duecourse.base.times import format_instant
+from duecourse.base.value_classes import as_dict
 from duecourse.client.client import Listed, Many
 from duecourse.errors import FieldError, Part
 from duecourse.ledger.many_tasks import Replayed
 from duecourse.ledger.query import Known, QueryState, QueryStatus
 from duecourse.ledger.queue import QueueSettings, QueueStatus, Rate, ShardStatus
-from duecourse.ledger.reminder import Channel, Made, Moved, MovedTask, Recipient, ReminderStatus, Shown
-from duecourse.ledger.task import Action, AddResult, Again, Change, Done, Drop, DueTask, Retry, RetryPolicy, Run, Status
+from duecourse.ledger.reminder import (
+    Channel,
+    Made,
+    Moved,
+    MovedTask,
+    Recipient,
+    Reminder,
+    ReminderStatus,
+    Series,
+    Shown,
+)
+from duecourse.ledger.schedule import Every, Rule
+from duecourse.ledger.task import (
+    Action,
+    AddResult,
+    Again,
+    Change,
+    Done,
+    Drop,
+    DueTask,
+    NewTask,
+    Retry,
+    RetryPolicy,
+    Run,
+    Status,
+)
 from duecourse.ledger.timeline import Happened, Waiting, Why
 from tests.support.clock import START
 from tests.support.kinds import leased
@@ -23,6 +48,8 @@ SECRET = "hunter2-9f2e"
 RUN = Run(1, 7, START, START, "retry", "no answer")
 TASK = replace(leased("report", {"password": SECRET}), id="report-42", state_json=f'"{SECRET}"', log=(RUN,))
 HOOK = Recipient("Ada", Channel.WEBHOOK, f"https://ada:{SECRET}@example.com/?key={SECRET}")
+MEETING = Reminder("standup", "Stand-up", (60_000,), (HOOK,), SECRET, starts_at=START)
+WEEKLY = Series("standup", "Stand-up", (60_000,), (HOOK,), SECRET, rule=Rule(Every(60_000), START))
 SETTINGS = QueueSettings(paused=True, rate=Rate(100, 60_000))
 VALUES: list[Any] = [
     Done({"pages": 3}),
@@ -44,6 +71,8 @@ VALUES: list[Any] = [
     Known({"token": SECRET}, START),
     QueryStatus("q-1@host", "query:host", QueryState.DONE, Known({"token": SECRET}, START)),
     HOOK,
+    MEETING,
+    WEEKLY,
     Made(True, [DueTask("a", START)]),
     MovedTask("a", START, Status.DONE),
     Moved("a", START, [MovedTask("a", START, Status.DONE)], [], []),
@@ -93,6 +122,7 @@ def test_a_task_is_shown_by_what_tells_it_from_others() -> None:
     )
     assert repr(replace(TASK, status=Status.DONE, due_at=START)) == known
     assert "error='no answer'" in repr(TASK)
+    assert repr(NewTask("a", "report", '{"card": 4111}')) == "NewTask(id='a', kind='report', queue='default')"
     assert repr(Listed([TASK, TASK], None)) == "Listed(tasks=<2 tasks>)"
     assert repr(Made(False, [])) == "Made(created=False)"
     assert repr(SETTINGS) == "QueueSettings(paused=True, rate=Rate(most=100, per_ms=60000))"
@@ -103,6 +133,14 @@ def test_equal_values_are_one_key_and_an_altered_one_is_another(value: Any) -> N
     name = fields(value)[0].name
     assert {value, copy.copy(value)} == {value}
     assert value != replace(value, **{name: "other"})
+
+
+@pytest.mark.parametrize(("value", "own"), [(MEETING, {"starts_at": START + 1}), (WEEKLY, {"limit": 7})])
+def test_a_value_has_the_fields_of_the_one_it_extends(value: Any, own: dict[str, Any]) -> None:
+    assert as_dict(value).keys() == {one.name for one in fields(value)} > {"subject", *own}
+    for change in ({"subject": "Other"}, own):
+        assert value != replace(value, **change)
+        assert hash(value) != hash(replace(value, **change))
 
 
 def test_a_value_has_no_fields_but_its_own() -> None:

@@ -48,9 +48,9 @@ def figures(server: BenchServer, _pending: int) -> Measured:
 
 
 class _Bench:
-    def __init__(self, probe: Probe, store: Ledger, stack: Stack) -> None:
+    def __init__(self, probe: Probe, ledger: Ledger, stack: Stack) -> None:
         self._probe = probe
-        self._store = store
+        self._ledger = ledger
         self._stack = stack
         self._invoker = LambdaInvoker(5_000)
         self._runs = 0
@@ -60,7 +60,7 @@ class _Bench:
         self._runs += 1
         first_ms = FIRST_MS if self._runs < 4 else AHEAD_S * 1000 + FIRST_MS
         ids = [f"{self._runs}-{n}" for n in range(count)]
-        self._store.add([NewTask(id, "probe", delay_ms=first_ms + random.randrange(over_ms)) for id in ids])
+        self._ledger.add([NewTask(id, "probe", delay_ms=first_ms + random.randrange(over_ms)) for id in ids])
         return [line.late_ms for line in self._lines(ids)]
 
     def alone(self) -> str:
@@ -69,8 +69,8 @@ class _Bench:
         sent: list[tuple[str, float]] = []
         for n in range(ALONE):
             id = f"{self._runs}-{n}"
-            self._store.add([NewTask(id, "probe", delay_ms=3_600_000)])
-            task = self._store.take("default", id, lease_ms=60_000)
+            self._ledger.add([NewTask(id, "probe", delay_ms=3_600_000)])
+            task = self._ledger.take("default", id, lease_ms=60_000)
             assert task
             sent.append((id, time.time() * 1000))
             self._invoker.send(FUNCTION, tasks_event([task]))

@@ -71,13 +71,13 @@ class InProcess:
     `late` is of tasks, `occurrences_late` of occurrences of schedules (ms).
     """
 
-    def __init__(self, store: Ledger) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self.late: list[int] = []
         self.occurrences_late: list[int] = []
         self._threads = Threads(4)
-        runner = Runner(lambda _kind: self._note, None, store.now, random.Random())
-        fire = Firer(store, Calendar()).fire
-        self._drainer = Drainer(store, runner, targets_of({}, self), self._threads, Limits(60_000, 0), fire)
+        runner = Runner(lambda _kind: self._note, None, ledger.now, random.Random())
+        fire = Firer(ledger, Calendar()).fire
+        self._drainer = Drainer(ledger, runner, targets_of({}, self), self._threads, Limits(60_000, 0), fire)
 
     def invoke(self, function: str, event: Json) -> Json:
         """Drain the shards that rang."""
@@ -181,9 +181,9 @@ def probes_of(queues: Sequence[str]) -> list[NewTask]:
     return [NewTask(new_id(), "probe", queue=queues[i % len(queues)], delay_ms=delay) for i, delay in enumerate(delays)]
 
 
-def add_all(tasks: Sequence[NewTask], store: Ledger) -> None:
+def add_all(tasks: Sequence[NewTask], ledger: Ledger) -> None:
     for start in range(0, len(tasks), MAX_ADD):
-        store.add(tasks[start : start + MAX_ADD])
+        ledger.add(tasks[start : start + MAX_ADD])
 
 
 def _foreign_keys(client: redis.Redis, count: int) -> None:

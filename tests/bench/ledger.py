@@ -31,25 +31,25 @@ SHARD = Shard()
 def figures(server: BenchServer, pending: int) -> Measured:
     """Each on an empty database."""
     with connect(server.url) as client:
-        store = Ledger(client)
+        ledger = Ledger(client)
         for section in (_single, _bulk, _weight, _claim_and_settle, _claim_beside_settle, _engine):
             client.flushall()
-            yield [section(client, store, pending)]
+            yield [section(client, ledger, pending)]
         client.flushall()
         with ProcessPoolExecutor(WORKERS) as crowd:
-            yield [_claim_and_settle_in_a_crowd(server, store, pending, crowd)]
+            yield [_claim_and_settle_in_a_crowd(server, ledger, pending, crowd)]
 
 
 def _tasks(count: int, delay_ms: int = 0) -> list[NewTask]:
     return [NewTask(new_id(), "report", PAYLOAD, delay_ms=delay_ms + i if delay_ms else 0) for i in range(count)]
 
 
-def _fill(store: Ledger, count: int, delay_ms: int = 0, queue: str = DEFAULT_QUEUE) -> None:
+def _fill(ledger: Ledger, count: int, delay_ms: int = 0, queue: str = DEFAULT_QUEUE) -> None:
     for start in range(0, count, MAX_ADD):
-        store.add([task._replace(queue=queue) for task in _tasks(min(MAX_ADD, count - start), delay_ms)])
+        ledger.add([task._replace(queue=queue) for task in _tasks(min(MAX_ADD, count - start), delay_ms)])
 
 
-def _single(client: redis.Redis, store: Ledger, _pending: int) -> Figure:
+def _single(client: redis.Redis, ledger: Ledger, _pending: int) -> Figure:
     noop = client.script_load("return 1")
 
     def call() -> int:
@@ -59,7 +59,7 @@ def _single(client: redis.Redis, store: Ledger, _pending: int) -> Figure:
 
     def add() -> int:
         for _ in range(1_000):
-            store.add([NewTask(new_id(), "report", PAYLOAD, delay_ms=HOUR_MS)])
+            ledger.add([NewTask(new_id(), "report", PAYLOAD, delay_ms=HOUR_MS)])
         return 1_000
 
     limit, single = in_turn(ROUNDS, call, add)
@@ -89,12 +89,12 @@ def _pairs(client: redis.Redis) -> Callable[[], int]:
     return pairs
 
 
-def _bulk(client: redis.Redis, store: Ledger, _pending: int) -> Figure:
+def _bulk(client: redis.Redis, ledger: Ledger, _pending: int) -> Figure:
     batches = iter([_tasks(MAX_ADD, HOUR_MS) for _ in range(2 * 10 * ROUNDS)])
 
     def add() -> int:
         for _ in range(10):
-            store.add(next(batches))
+            ledger.add(next(batches))
         return 10 * MAX_ADD
 
     limit, bulk = in_turn(ROUNDS, _pairs(client), add)
@@ -107,20 +107,20 @@ def _bulk(client: redis.Redis, store: Ledger, _pending: int) -> Figure:
     )
 
 
-def _weight(client: redis.Redis, store: Ledger, pending: int) -> Figure:
+def _weight(client: redis.Redis, ledger: Ledger, pending: int) -> Figure:
     empty = client.info("memory")["used_memory"]
-    _fill(store, pending, HOUR_MS)
+    _fill(ledger, pending, HOUR_MS)
     weight = (client.info("memory")["used_memory"] - empty) / pending
     beside = "payload 120 bytes, all indexes"
     return Figure("memory of a pending task", "", "≤ 420 bytes", f"{weight:.0f} bytes", beside)
 
 
-def _claim_and_settle(client: redis.Redis, store: Ledger, pending: int) -> Figure:
+def _claim_and_settle(client: redis.Redis, ledger: Ledger, pending: int) -> Figure:
     """By one worker, one after the other: of one tenant without limits, and of a hundred with all of them on."""
     each = pending // ROUNDS // BATCH * BATCH
-    free, limited = Shard("free"), _limited(store, ROUNDS * each)
-    _fill(store, ROUNDS * each, queue=free.queue)
-    works = (partial(_drain, store, free, each), partial(_drain, store, limited, each))
+    free, limited = Shard("free"), _limited(ledger, ROUNDS * each)
+    _fill(ledger, ROUNDS * each, queue=free.queue)
+    works = (partial(_drain, ledger, free, each), partial(_drain, ledger, limited, each))
     limit, one, many = in_turn(ROUNDS, _pairs(client), *works)
     return Figure(
         f"claim + settle, {BATCH} at a time, one worker: one tenant; {TENANTS} tenants with every limit",
@@ -131,12 +131,12 @@ def _claim_and_settle(client: redis.Redis, store: Ledger, pending: int) -> Figur
     )
 
 
-def _claim_beside_settle(client: redis.Redis, store: Ledger, pending: int) -> Figure:
+def _claim_beside_settle(client: redis.Redis, ledger: Ledger, pending: int) -> Figure:
     """By one worker that claims while it settles what it had before, as a drain does."""
     each = pending // ROUNDS // BATCH * BATCH
-    shard = _limited(store, ROUNDS * each)
+    shard = _limited(ledger, ROUNDS * each)
     with ThreadPoolExecutor(1) as clerk:
-        limit, many = in_turn(ROUNDS, _pairs(client), partial(_drain_beside, store, shard, each, clerk))
+        limit, many = in_turn(ROUNDS, _pairs(client), partial(_drain_beside, ledger, shard, each, clerk))
     return Figure(
         f"claim beside settle, {BATCH} at a time, one worker, {TENANTS} tenants with every limit",
         many.beside(limit).times("pairs"),
@@ -147,11 +147,11 @@ def _claim_beside_settle(client: redis.Redis, store: Ledger, pending: int) -> Fi
 
 
 def _claim_and_settle_in_a_crowd(
-    server: BenchServer, store: Ledger, pending: int, crowd: ProcessPoolExecutor
+    server: BenchServer, ledger: Ledger, pending: int, crowd: ProcessPoolExecutor
 ) -> Figure:
     """By workers beside one another, each a process of its own: what the store bears."""
     each = pending // ROUNDS // WORKERS // BATCH * BATCH
-    shard = _limited(store, ROUNDS * WORKERS * each)
+    shard = _limited(ledger, ROUNDS * WORKERS * each)
 
     def in_a_crowd(work: Callable[..., int], *arguments: object) -> int:
         started: list[Future[int]] = [crowd.submit(work, server.url, *arguments) for _ in range(WORKERS)]
@@ -168,37 +168,37 @@ def _claim_and_settle_in_a_crowd(
     )
 
 
-def _limited(store: Ledger, count: int) -> Shard:
+def _limited(ledger: Ledger, count: int) -> Shard:
     """A queue with every limit, each wide enough never to be reached, and due tasks of a hundred tenants."""
     wide = Rate(10**6, 1_000)
-    store.configure("limited", {"max_running": 10**6, "tenant_max_running": 10**6, "rate": wide})
+    ledger.configure("limited", {"max_running": 10**6, "tenant_max_running": 10**6, "rate": wide})
     for _ in range(count // BATCH):
-        store.add([NewTask(new_id(), "report", PAYLOAD, "limited", f"t{n % TENANTS}") for n in range(BATCH)])
+        ledger.add([NewTask(new_id(), "report", PAYLOAD, "limited", f"t{n % TENANTS}") for n in range(BATCH)])
     return Shard("limited")
 
 
-def _drain(store: Ledger, shard: Shard, count: int) -> int:
+def _drain(ledger: Ledger, shard: Shard, count: int) -> int:
     done = 0
     while done < count:
-        done += _settle(store, shard, _claim(store, shard))
+        done += _settle(ledger, shard, _claim(ledger, shard))
     return done
 
 
-def _drain_beside(store: Ledger, shard: Shard, count: int, clerk: ThreadPoolExecutor) -> int:
-    done, tasks = 0, _claim(store, shard)
+def _drain_beside(ledger: Ledger, shard: Shard, count: int, clerk: ThreadPoolExecutor) -> int:
+    done, tasks = 0, _claim(ledger, shard)
     for _ in range(count // BATCH - 1):
-        settling = clerk.submit(_settle, store, shard, tasks)
-        tasks = _claim(store, shard)
+        settling = clerk.submit(_settle, ledger, shard, tasks)
+        tasks = _claim(ledger, shard)
         done += settling.result()
-    return done + _settle(store, shard, tasks)
+    return done + _settle(ledger, shard, tasks)
 
 
-def _claim(store: Ledger, shard: Shard) -> list[Task]:
-    return store.claim(shard, BATCH, lease_ms=60_000).tasks
+def _claim(ledger: Ledger, shard: Shard) -> list[Task]:
+    return ledger.claim(shard, BATCH, lease_ms=60_000).tasks
 
 
-def _settle(store: Ledger, shard: Shard, tasks: Sequence[Task]) -> int:
-    return len(store.settle(shard, [Settlement(t.id, t.tenant, t.token, Ending.DONE) for t in tasks]))
+def _settle(ledger: Ledger, shard: Shard, tasks: Sequence[Task]) -> int:
+    return len(ledger.settle(shard, [Settlement(t.id, t.tenant, t.token, Ending.DONE) for t in tasks]))
 
 
 def _drain_there(url: str, shard: Shard, count: int) -> int:
@@ -215,13 +215,13 @@ def _client_there(url: str) -> redis.Redis:
     return connect(url)
 
 
-def _engine(client: redis.Redis, store: Ledger, pending: int) -> Figure:
+def _engine(client: redis.Redis, ledger: Ledger, pending: int) -> Figure:
     """A resident worker: of tasks whose handler reads what they carry, and of tasks whose handler does not."""
     shards = [Shard(f"engine-{n}") for n in range(2 * ROUNDS)]
     for shard in shards:
-        _fill(store, pending // ROUNDS, queue=shard.queue)
+        _fill(ledger, pending // ROUNDS, queue=shard.queue)
     free = iter(shards)
-    works = (lambda: _work(store, next(free), _reads), lambda: _work(store, next(free), lambda _task: Done()))
+    works = (lambda: _work(ledger, next(free), _reads), lambda: _work(ledger, next(free), lambda _task: Done()))
     limit, reading, idle = in_turn(ROUNDS, _pairs(client), *works)
     return Figure(
         f"tasks, engine level, {THREADS} threads: a handler that reads its payload; one that does nothing",
@@ -236,10 +236,10 @@ def _reads(task: Task) -> Done:
     return Done(len(task.payload["user"]))
 
 
-def _work(store: Ledger, shard: Shard, kind: Kind) -> int:
+def _work(ledger: Ledger, shard: Shard, kind: Kind) -> int:
     threads = Threads(THREADS)
-    runner = Runner(lambda _kind: kind, None, store.now, random.Random())
-    drainer = Drainer(store, runner, targets_of({}, Nobody()), threads, Limits(60_000, 0), fire_nothing)
+    runner = Runner(lambda _kind: kind, None, ledger.now, random.Random())
+    drainer = Drainer(ledger, runner, targets_of({}, Nobody()), threads, Limits(60_000, 0), fire_nothing)
     done = drainer.drain([shard], lambda: 60_000).done
     threads.close()
     return done

@@ -44,24 +44,24 @@ SCHEDULE: Any = {
 def figures(server: BenchServer, pending: int) -> Measured:
     """Each on an empty database."""
     with connect(server.url) as client:
-        store = Ledger(client)
+        ledger = Ledger(client)
         for section in (_weight, _adds, _lateness):
             client.flushall()
-            yield [section(client, store, server.url, pending)]
+            yield [section(client, ledger, server.url, pending)]
         client.flushall()
         with PROCESS.using(App(Settings(store=server.url))):
             yield from _adds_of_users()
 
 
-def _put(store: Ledger, id: str, nominal: int, recent: tuple[Occurrence, ...] = ()) -> None:
+def _put(ledger: Ledger, id: str, nominal: int, recent: tuple[Occurrence, ...] = ()) -> None:
     schedule = Schedule(id, "report", Rule(CRON, nominal, "Europe/Vienna"), PAYLOAD, by="http")
     progress = Progress(nominal=nominal, next_at=nominal, fired=len(recent), zones=ZONES, recent=recent)
-    store.put_schedule(schedule, progress)
+    ledger.put_schedule(schedule, progress)
 
 
-def _weight(client: redis.Redis, store: Ledger, _url: str, pending: int) -> Figure:
+def _weight(client: redis.Redis, ledger: Ledger, _url: str, pending: int) -> Figure:
     """Before the first occurrence, and with ten that are remembered."""
-    later = store.now() + HOUR_MS
+    later = ledger.now() + HOUR_MS
     since = Rule(CRON, later - 20 * 24 * HOUR_MS, "Europe/Vienna")
     ten = tuple(Occurrence(at, Became.DONE) for at in islice(Calendar().times(since, since.starts_at), 10))
     weights, count = [], min(pending, MOST)
@@ -69,7 +69,7 @@ def _weight(client: redis.Redis, store: Ledger, _url: str, pending: int) -> Figu
         client.flushall()
         empty = client.info("memory")["used_memory"]
         for n in range(count):
-            _put(store, f"report-{n:06}", later + n, recent)
+            _put(ledger, f"report-{n:06}", later + n, recent)
         weights.append((client.info("memory")["used_memory"] - empty) / count)
     return Figure(
         f"memory of a schedule, {count:,} of them",
@@ -80,17 +80,17 @@ def _weight(client: redis.Redis, store: Ledger, _url: str, pending: int) -> Figu
     )
 
 
-def _adds(client: redis.Redis, store: Ledger, _url: str, _pending: int) -> Figure:
-    later = store.now() + HOUR_MS
+def _adds(client: redis.Redis, ledger: Ledger, _url: str, _pending: int) -> Figure:
+    later = ledger.now() + HOUR_MS
     spent: dict[str, float] = {"task": 0, "schedule": 0}
 
     def counted(name: str) -> int:
         before = _used_s(client)
         for _ in range(ADDS):
             if name == "task":
-                store.add([NewTask(new_id(), "report", PAYLOAD, delay_ms=HOUR_MS)])
+                ledger.add([NewTask(new_id(), "report", PAYLOAD, delay_ms=HOUR_MS)])
             else:
-                _put(store, new_id(), later)
+                _put(ledger, new_id(), later)
         spent[name] += _used_s(client) - before
         return ADDS
 
@@ -138,15 +138,15 @@ def _used_s(client: redis.Redis) -> float:
     return float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
 
 
-def _lateness(_client: redis.Redis, store: Ledger, url: str, _pending: int) -> Figure:
+def _lateness(_client: redis.Redis, ledger: Ledger, url: str, _pending: int) -> Figure:
     """Half are tasks, half occurrences of schedules that fire once: due at random instants of 20 seconds."""
     with bridged(url) as service:
-        begin = store.now() + FIRST_MS
+        begin = ledger.now() + FIRST_MS
         for n in range(PROBES // 2):
             at = begin + random.randrange(OVER_MS)
             schedule = Schedule(f"late-{n}", "probe", Rule(Every(HOUR_MS), at, until=at), "{}")
-            store.put_schedule(schedule, Progress(nominal=at, next_at=at, zones=ZONES))
-        add_all(probes_of(["default"])[: PROBES // 2], store)
+            ledger.put_schedule(schedule, Progress(nominal=at, next_at=at, zones=ZONES))
+        add_all(probes_of(["default"])[: PROBES // 2], ledger)
         until(lambda: min(len(service.late), len(service.occurrences_late)) >= PROBES // 2, seconds=120, every=0.1)
     return Figure(
         "late, occurrences of schedules, bridge",

@@ -37,10 +37,10 @@ def figures(server: BenchServer, pending: int) -> Measured:
         client.config_set("slowlog-max-len", 1_000_000)
         client.config_set("slowlog-log-slower-than", 500)
         client.slowlog_reset()
-        store = Ledger(client)
-        _fill(store, pending)
+        ledger = Ledger(client)
+        _fill(ledger, pending)
         for work in (_many, _large, _dying):
-            work(store)
+            work(ledger)
         worst = _worst(client)
     name, took_ms = next(iter(worst.items()), ("none", 0.5))
     others = ", ".join(f"{other} {ms:.1f}" for other, ms in list(worst.items())[1:4])
@@ -51,53 +51,53 @@ def figures(server: BenchServer, pending: int) -> Measured:
     yield [Figure(row, "", f"≤ {AIM_MS} ms", f"{took_ms:.1f} ms ({name})", f"then {others}")]
 
 
-def _fill(store: Ledger, pending: int) -> None:
+def _fill(ledger: Ledger, pending: int) -> None:
     """Half of them due, half in an hour."""
-    store.configure(MANY.queue, {"max_running": 10**6, "tenant_max_running": 10**6, "rate": Rate(10**6, 1_000)})
+    ledger.configure(MANY.queue, {"max_running": 10**6, "tenant_max_running": 10**6, "rate": Rate(10**6, 1_000)})
     for start in range(0, pending, MAX_ADD):
-        store.add(
+        ledger.add(
             [
                 NewTask(new_id(), "report", PAYLOAD, MANY.queue, f"t{n % TENANTS}", delay_ms=HOUR_MS * (n % 2))
                 for n in range(start, min(pending, start + MAX_ADD))
             ]
         )
     for _ in range(LARGE_TASKS):
-        store.add([NewTask(new_id(), "report", LARGE, BIG.queue, group="g")])
-        store.add([NewTask(new_id(), "report", LARGE, DYING.queue, deadline_ms=1)])
+        ledger.add([NewTask(new_id(), "report", LARGE, BIG.queue, group="g")])
+        ledger.add([NewTask(new_id(), "report", LARGE, DYING.queue, deadline_ms=1)])
 
 
-def _many(store: Ledger) -> None:
+def _many(ledger: Ledger) -> None:
     for _ in range(ROUNDS):
-        claimed = store.claim(MANY, MAX_CLAIM, lease_ms=60_000).tasks
-        store.extend(MANY, [Lease(t.id, t.token, t.tenant) for t in claimed], 60_000)
-        store.settle(MANY, [_end(task, n) for n, task in enumerate(claimed)])
-        store.sweep(MANY, retention_ms=0)
+        claimed = ledger.claim(MANY, MAX_CLAIM, lease_ms=60_000).tasks
+        ledger.extend(MANY, [Lease(t.id, t.token, t.tenant) for t in claimed], 60_000)
+        ledger.settle(MANY, [_end(task, n) for n, task in enumerate(claimed)])
+        ledger.sweep(MANY, retention_ms=0)
     for tenant in ("t1", "t3"):
-        waiting = store.page(MANY.queue, TaskFilter(Status.SCHEDULED), None, 100, tenant).tasks
-        store.move(MANY.queue, [Move(task.id, delay_ms=1) for task in waiting], tenant)
-        store.throttle(MANY, tenant)
-        store.cancel(MANY.queue, [task.id for task in waiting], tenant=tenant)
-    store.stats(MANY)
-    store.lateness_of([MANY])
+        waiting = ledger.page(MANY.queue, TaskFilter(Status.SCHEDULED), None, 100, tenant).tasks
+        ledger.move(MANY.queue, [Move(task.id, delay_ms=1) for task in waiting], tenant)
+        ledger.throttle(MANY, tenant)
+        ledger.cancel(MANY.queue, [task.id for task in waiting], tenant=tenant)
+    ledger.stats(MANY)
+    ledger.lateness_of([MANY])
 
 
-def _large(store: Ledger) -> None:
-    members = store.group(BIG.queue, "g")[:GROUP]
-    store.move(BIG.queue, [Move(task.id, delay_ms=0) for task in members], group="g")
+def _large(ledger: Ledger) -> None:
+    members = ledger.group(BIG.queue, "g")[:GROUP]
+    ledger.move(BIG.queue, [Move(task.id, delay_ms=0) for task in members], group="g")
     for _ in range(ROUNDS):
-        claimed = store.claim(BIG, MAX_CLAIM, lease_ms=60_000).tasks
-        store.settle(BIG, [_end(task, n) for n, task in enumerate(claimed)])
-        store.sweep(BIG, retention_ms=0)
-    dead = store.page(BIG.queue, TaskFilter(Status.DEAD), None, 100).tasks
-    store.replay(BIG.queue, [task.id for task in dead])
+        claimed = ledger.claim(BIG, MAX_CLAIM, lease_ms=60_000).tasks
+        ledger.settle(BIG, [_end(task, n) for n, task in enumerate(claimed)])
+        ledger.sweep(BIG, retention_ms=0)
+    dead = ledger.page(BIG.queue, TaskFilter(Status.DEAD), None, 100).tasks
+    ledger.replay(BIG.queue, [task.id for task in dead])
     for task in dead[:5]:
-        store.take(BIG.queue, task.id, lease_ms=60_000, group="g")
+        ledger.take(BIG.queue, task.id, lease_ms=60_000, group="g")
 
 
-def _dying(store: Ledger) -> None:
-    until(lambda: not store.claim(DYING, MAX_CLAIM, lease_ms=60_000).died, seconds=60, every=0)
+def _dying(ledger: Ledger) -> None:
+    until(lambda: not ledger.claim(DYING, MAX_CLAIM, lease_ms=60_000).died, seconds=60, every=0)
     for _ in range(ROUNDS):
-        store.sweep(DYING, retention_ms=0)
+        ledger.sweep(DYING, retention_ms=0)
 
 
 def _end(task: Task, number: int) -> Settlement:

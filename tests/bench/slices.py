@@ -24,24 +24,24 @@ LATE, OVER_MS = 700, 8_000
 ZONES = Calendar().version
 
 
-def work(store: Ledger, client: object, name: str) -> list[float]:
+def work(ledger: Ledger, client: object, name: str) -> list[float]:
     """Claim and settle what was added before; answers the time on the wall and the server's (s)."""
     size, claims = BATCHES[name]
     shard = Shard(name)
     if name == "limited":
-        store.configure(name, {"max_running": 10**6, "tenant_max_running": 10**6, "rate": Rate(10**6, 1_000)})
+        ledger.configure(name, {"max_running": 10**6, "tenant_max_running": 10**6, "rate": Rate(10**6, 1_000)})
     tasks = [
         NewTask(new_id(), "report", PAYLOAD, name, f"t{n % 100}" if name == "limited" else "-")
         for n in range(size * claims)
     ]
     for start in range(0, len(tasks), 1_000):
-        store.add(tasks[start : start + 1_000])
+        ledger.add(tasks[start : start + 1_000])
     used, wall, done = used_s(client), time.perf_counter(), 0
     while done < len(tasks):
-        found = store.claim(shard, size, lease_ms=60_000).tasks
-        done += len(store.settle(shard, [Settlement(t.id, t.tenant, t.token, Ending.DONE) for t in found]))
+        found = ledger.claim(shard, size, lease_ms=60_000).tasks
+        done += len(ledger.settle(shard, [Settlement(t.id, t.tenant, t.token, Ending.DONE) for t in found]))
     took = [time.perf_counter() - wall, used_s(client) - used]
-    store.sweep(shard, retention_ms=0)
+    ledger.sweep(shard, retention_ms=0)
     return took
 
 
@@ -51,19 +51,19 @@ def used_s(client: object) -> float:
     return float(told["used_cpu_user_main_thread"]) + float(told["used_cpu_sys_main_thread"])
 
 
-def late(url: str, store: Ledger, *, schedules: bool) -> list[int]:
+def late(url: str, ledger: Ledger, *, schedules: bool) -> list[int]:
     """Lateness (ms) of tasks by a bridge, or of occurrences of schedules that fire once."""
-    service = InProcess(store)
+    service = InProcess(ledger)
     bridge = Bridge(RedisBells(url, "duecourse", events=True), LambdaRingHandler(service, "on_expired"))
     bridge.start()
     assert bridge.wait_ready(30)
     delays = [1_000 + random.randrange(OVER_MS) for _ in range(LATE)]
     if schedules:
-        begin = store.now()
+        begin = ledger.now()
         for delay in delays:
-            put_once(store, begin + delay)
+            put_once(ledger, begin + delay)
     else:
-        store.add([NewTask(new_id(), "probe", delay_ms=delay) for delay in delays])
+        ledger.add([NewTask(new_id(), "probe", delay_ms=delay) for delay in delays])
     found = service.occurrences_late if schedules else service.late
     while len(found) < LATE:
         time.sleep(0.05)
@@ -72,22 +72,22 @@ def late(url: str, store: Ledger, *, schedules: bool) -> list[int]:
     return found
 
 
-def put_once(store: Ledger, at: int) -> None:
+def put_once(ledger: Ledger, at: int) -> None:
     """Add a schedule that fires once, at an instant (epoch ms)."""
     rule = Rule(Every(3_600_000), at, until=at)
-    store.put_schedule(Schedule(new_id(), "probe", rule, "{}"), Progress(nominal=at, next_at=at, zones=ZONES))
+    ledger.put_schedule(Schedule(new_id(), "probe", rule, "{}"), Progress(nominal=at, next_at=at, zones=ZONES))
 
 
 def main(url: str) -> None:
     """Answer each line's slice."""
     with connect(url) as client:
-        store = Ledger(client)
+        ledger = Ledger(client)
         for line in sys.stdin:
             name = line.strip()
             if name in {"late", "fired"}:
-                print(json.dumps(late(url, store, schedules=name == "fired")), flush=True)
+                print(json.dumps(late(url, ledger, schedules=name == "fired")), flush=True)
             else:
-                print(json.dumps(work(store, client, name)), flush=True)
+                print(json.dumps(work(ledger, client, name)), flush=True)
 
 
 if __name__ == "__main__":

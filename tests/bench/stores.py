@@ -23,9 +23,9 @@ def figures(_server: BenchServer, _pending: int) -> Measured:
     with tempfile.TemporaryDirectory(prefix="duecourse-") as folder:
         rates = []
         for turn in range(ROUNDS):
-            store = EmbeddedLedger(disk=LevelDisk(str(Path(folder) / f"ledger-{turn}")))
-            rates.append(_rates(store))
-            store.close()
+            ledger = EmbeddedLedger(disk=LevelDisk(str(Path(folder) / f"ledger-{turn}")))
+            rates.append(_rates(ledger))
+            ledger.close()
     yield _shown("leveldb, synced", rates)
 
 
@@ -38,18 +38,18 @@ def _shown(name: str, rates: list[tuple[float, float, float]]) -> list[Figure]:
     ]
 
 
-def _rates(store: EmbeddedLedger) -> tuple[float, float, float]:
+def _rates(ledger: EmbeddedLedger) -> tuple[float, float, float]:
     tasks = [NewTask(f"t-{n}", "report", PAYLOAD) for n in range(COUNT)]
     singles = [NewTask(f"s-{n}", "report", PAYLOAD, delay_ms=HOUR_MS) for n in range(SINGLE)]
     began = time.perf_counter()
     for start in range(0, COUNT, MAX_ADD):
-        store.add(tasks[start : start + MAX_ADD])
+        ledger.add(tasks[start : start + MAX_ADD])
     bulk = COUNT / (time.perf_counter() - began)
     began = time.perf_counter()
     for task in singles:
-        store.add([task])
+        ledger.add([task])
     single = SINGLE / (time.perf_counter() - began)
     began = time.perf_counter()
-    while claimed := store.claim(Shard(), BATCH, lease_ms=60_000).tasks:
-        store.settle(Shard(), [Settlement(t.id, t.tenant, t.token, Ending.DONE) for t in claimed])
+    while claimed := ledger.claim(Shard(), BATCH, lease_ms=60_000).tasks:
+        ledger.settle(Shard(), [Settlement(t.id, t.tenant, t.token, Ending.DONE) for t in claimed])
     return bulk, single, COUNT / (time.perf_counter() - began)

@@ -38,13 +38,13 @@ def figures(server: BenchServer, _pending: int) -> Measured:
 
 
 def _tick(client: redis.Redis, count: int) -> Figure:
-    store = Ledger(client)
+    ledger = Ledger(client)
     for n in range(count):
-        store.add([NewTask("later", "report", "1", f"q{n}", delay_ms=DAY_MS)])
+        ledger.add([NewTask("later", "report", "1", f"q{n}", delay_ms=DAY_MS)])
     threads = Threads(1)
-    runner = Runner(lambda _kind: None, None, store.now, random.Random())
-    drainer = Drainer(store, runner, targets_of({}, Nobody()), threads, Limits(60_000, 0), fire_nothing)
-    sweeper = Sweeper(store, drainer, Retention(DAY_MS), 0)
+    runner = Runner(lambda _kind: None, None, ledger.now, random.Random())
+    drainer = Drainer(ledger, runner, targets_of({}, Nobody()), threads, Limits(60_000, 0), fire_nothing)
+    sweeper = Sweeper(ledger, drainer, Retention(DAY_MS), 0)
 
     def tick() -> None:
         sweeper.tick(sweeper.survey(lambda: 60_000), lambda: 60_000)
@@ -56,13 +56,13 @@ def _tick(client: redis.Redis, count: int) -> Figure:
 
 
 def _stats(client: redis.Redis) -> Figure:
-    store = Ledger(client)
+    ledger = Ledger(client)
     for first in range(0, TENANTS, MAX_ADD):
-        store.add([NewTask("due", "report", "1", RING.queue, f"t{first + n}") for n in range(MAX_ADD)])
+        ledger.add([NewTask("due", "report", "1", RING.queue, f"t{first + n}") for n in range(MAX_ADD)])
     while client.zcard("duecourse:{ring/0}:heads"):
-        store.claim(RING, 1, lease_ms=60_000)
+        ledger.claim(RING, 1, lease_ms=60_000)
     name = f"stats of a shard in which {TENANTS:,} tenants take turns"
-    return Figure(name, "", "≤ 5 ms of the server", _cost(client, lambda: store.stats(RING)))
+    return Figure(name, "", "≤ 5 ms of the server", _cost(client, lambda: ledger.stats(RING)))
 
 
 def _cost(client: redis.Redis, work: Callable[[], object]) -> str:

@@ -240,23 +240,23 @@ DOORS: dict[str, tuple[str, Callable[[dict[str, str]], Any], str]] = {
 @pytest.mark.parametrize("name", HEADERS)
 @pytest.mark.parametrize("door", DOORS)
 def test_a_callers_own_header_is_rejected_by_its_fields_name_and_nothing_is_kept(
-    store: EmbeddedLedger, door: str, name: str
+    ledger: EmbeddedLedger, door: str, name: str
 ) -> None:
     path, body, field = DOORS[door]
-    with wired_with(store=store, senders=dict.fromkeys(("email", "phone"), Outbox())):
+    with wired_with(ledger=ledger, senders=dict.fromkeys(("email", "phone"), Outbox())):
         assert list(wrong(ask("POST", path, body({name: "v1,mine"})))) == [field]
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_the_client_and_messages_of_a_queue_reject_it_too(store: EmbeddedLedger, name: str) -> None:
+def test_the_client_and_messages_of_a_queue_reject_it_too(ledger: EmbeddedLedger, name: str) -> None:
     body = of_kind("webhook", {name: "v1,mine"})
-    with wired_with(store=store):
+    with wired_with(ledger=ledger):
         with pytest.raises(InvalidInput, match=r"payload\.headers"):
             Client.from_env().add(**body)
         answer = invoke("enqueue_message", sqs_event(json.dumps(body)))
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
 CLOSE = {"connection": "close"}
@@ -296,10 +296,10 @@ def former(id: str, url: str) -> NewTask:
 
 
 def test_a_header_that_is_in_the_ledger_already_is_replaced_by_ours(manager: Manager) -> None:
-    store = EmbeddedLedger()
+    ledger = EmbeddedLedger()
     manager.keep({"-": [OURS]})
-    store.add([former("a", manager.receiver.url)])
-    with wired_with(SIGNED, store=store) as app:
+    ledger.add([former("a", manager.receiver.url)])
+    with wired_with(SIGNED, ledger=ledger) as app:
         assert app.drainer.drain([SHARD], ample).done == 1
     [asked] = manager.receiver.asked
     assert good(asked, OURS)
@@ -307,30 +307,30 @@ def test_a_header_that_is_in_the_ledger_already_is_replaced_by_ours(manager: Man
 
 
 def test_nothing_goes_out_unsigned_while_the_secret_cannot_be_read_and_nothing_is_lost(
-    clock: HandClock, store: EmbeddedLedger, manager: Manager
+    clock: HandClock, ledger: EmbeddedLedger, manager: Manager
 ) -> None:
     manager.lose()
-    store.add([former("a", manager.receiver.url)])
-    with wired_with(SIGNED, store=store) as app:
+    ledger.add([former("a", manager.receiver.url)])
+    with wired_with(SIGNED, ledger=ledger) as app:
         for _ in range(20):  # more often than it has attempts
             app.drainer.drain([SHARD], ample)
             clock.advance(60_000)
         assert manager.receiver.asked == []
-        waiting = store.get("default", "a")
+        waiting = ledger.get("default", "a")
         assert waiting
         assert (waiting.status, waiting.attempt) == ("scheduled", 1)
         shown = ask("GET", "/tasks/a/why").text
         assert "DUECOURSE_SIGNING_SECRET: names a secret that does not exist in this account and region" in shown
     manager.keep({"-": [OURS]})
-    with wired_with(SIGNED, store=store) as app:  # a later process, or this one five seconds later
+    with wired_with(SIGNED, ledger=ledger) as app:  # a later process, or this one five seconds later
         assert app.drainer.drain([SHARD], ample).done == 1
     assert len(manager.receiver.asked) == 1
 
 
-def test_polls_and_queries_are_not_signed_for_they_deliver_nothing(store: EmbeddedLedger, manager: Manager) -> None:
+def test_polls_and_queries_are_not_signed_for_they_deliver_nothing(ledger: EmbeddedLedger, manager: Manager) -> None:
     manager.keep({"-": [OURS]})
     asking = {"url": manager.receiver.url, "interval": 5, "until": "ready"}
-    with wired_with(SIGNED, store=store) as app:
+    with wired_with(SIGNED, ledger=ledger) as app:
         ask("POST", "/tasks", {"kind": "poll", "payload": asking})
         app.drainer.drain([SHARD], ample)
         ask("POST", "/queries", asking)
@@ -338,19 +338,19 @@ def test_polls_and_queries_are_not_signed_for_they_deliver_nothing(store: Embedd
     assert all(not name.startswith("webhook-") for asked in manager.receiver.asked for name in asked.headers)
 
 
-def test_without_the_setting_nothing_is_signed_and_nothing_is_read(store: EmbeddedLedger, manager: Manager) -> None:
-    store.add([former("a", manager.receiver.url)])
-    with wired_with(Settings(egress_allow=LOOPBACK), store=store) as app:
+def test_without_the_setting_nothing_is_signed_and_nothing_is_read(ledger: EmbeddedLedger, manager: Manager) -> None:
+    ledger.add([former("a", manager.receiver.url)])
+    with wired_with(Settings(egress_allow=LOOPBACK), ledger=ledger) as app:
         assert app.drainer.drain([SHARD], ample).done == 1
     [asked] = manager.receiver.asked
     assert "webhook-signature" not in asked.headers
 
 
-def test_no_task_of_another_tenant_or_queue_has_the_same_webhook_id(store: EmbeddedLedger) -> None:
+def test_no_task_of_another_tenant_or_queue_has_the_same_webhook_id(ledger: EmbeddedLedger) -> None:
     """A receiver that works each id once would take the second webhook for a copy of the first."""
     places = [("default", "-"), ("default", "acme"), ("other", "-"), ("other", "acme"), ("acme", "other")]
     added = [
-        store.add([NewTask(id, "webhook", queue=queue, tenant=tenant)], echo=True)[0].task
+        ledger.add([NewTask(id, "webhook", queue=queue, tenant=tenant)], echo=True)[0].task
         for id in ("order-1", "acme:order-1", "a.b")
         for queue, tenant in places
     ]

@@ -50,7 +50,7 @@ def show() -> Any:
 
 @answering(READY)
 def test_what_is_there_at_once_is_answered_at_once_and_told_again(
-    web: Web, store: EmbeddedLedger, capsys: pytest.CaptureFixture[str]
+    web: Web, ledger: EmbeddedLedger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, told = ask()
     assert (status, told["data"], told["status"]) == (200, {"rows": 3}, "done")
@@ -59,7 +59,7 @@ def test_what_is_there_at_once_is_answered_at_once_and_told_again(
     assert ask() == (200, told)
     assert show() == told
     assert len(web.asked) == 1
-    task = store.get(QUEUE, told["task"])
+    task = ledger.get(QUEUE, told["task"])
     assert task is not None
     assert task.status is Status.DONE
     measured = [json.loads(line)["Added"] for line in capsys.readouterr().out.splitlines() if "_aws" in line]
@@ -95,9 +95,9 @@ def test_while_it_is_asked_anew_the_last_answer_and_the_error_are_told(web: Web,
 
 
 @answering(READY)
-def test_its_story_tells_that_its_own_request_called(web: Web, store: EmbeddedLedger) -> None:
+def test_its_story_tells_that_its_own_request_called(web: Web, ledger: EmbeddedLedger) -> None:
     _, told = ask()
-    task = store.get(QUEUE, told["task"])
+    task = ledger.get(QUEUE, told["task"])
     assert task is not None
     claims = [one.text for one in timeline(task) if one.event == "claimed"]
     assert claims == ["Claimed by the request that asked, and begun 0 seconds after it was due: run 1."]
@@ -118,11 +118,11 @@ def test_a_refusal_is_a_bad_gateway_and_the_next_request_begins_anew(web: Web) -
 
 
 @answering(CallTimedOut("no answer within 11 s"))
-def test_a_call_is_cut_to_the_time_that_is_left_and_made_again_with_its_own(web: Web, store: EmbeddedLedger) -> None:
+def test_a_call_is_cut_to_the_time_that_is_left_and_made_again_with_its_own(web: Web, ledger: EmbeddedLedger) -> None:
     status, told = ask(timeout="PT20S")
     assert (status, "error" in told) == (202, False)
     assert web.asked[0].timeout_ms == 11_000
-    task = store.get(QUEUE, told["task"])
+    task = ledger.get(QUEUE, told["task"])
     assert task is not None
     assert (task.status, task.attempt, task.payload["timeout"]) == (Status.SCHEDULED, 1, "PT20S")
     assert told["due_at"] == "2026-09-21T14:13:20.100Z"
@@ -135,11 +135,11 @@ def test_a_call_is_cut_to_the_time_that_is_left_and_made_again_with_its_own(web:
     ids=["it had its own time", "it ended before the request's time did"],
 )
 def test_a_call_that_was_not_cut_off_and_failed_is_a_failed_call(
-    web: Web, store: EmbeddedLedger, timeout: str, had_ms: int
+    web: Web, ledger: EmbeddedLedger, timeout: str, had_ms: int
 ) -> None:
     status, told = ask(timeout=timeout)
     assert (status, told["error"], web.asked[0].timeout_ms) == (202, "no answer", had_ms)
-    task = store.get(QUEUE, told["task"])
+    task = ledger.get(QUEUE, told["task"])
     assert task is not None
     assert task.attempt == 2
 
@@ -175,7 +175,7 @@ def test_under_a_key_the_same_answer_comes_again(web: Web) -> None:
 
 @answering(READY, READY)
 def test_under_a_key_whose_answer_could_not_be_told_it_is_not_asked_again(
-    web: Web, store: EmbeddedLedger, wire: Wire
+    web: Web, ledger: EmbeddedLedger, wire: Wire
 ) -> None:
     class Away(ResultsInMemory):
         def get(self, queue: str, id: str, tenant: str) -> Result | None:
@@ -184,7 +184,7 @@ def test_under_a_key_whose_answer_could_not_be_told_it_is_not_asked_again(
             return super().get(queue, id, tenant)
 
     told: list[Any] = []
-    wire(store=store, results=Away(), http=web)
+    wire(ledger=ledger, results=Away(), http=web)
     event = saved("enqueue_http/ask_query")
     event["headers"]["idempotency-key"] = '"one"'
     event["body"] = json.dumps(json.loads(event["body"]) | {"max_age": 0})
@@ -196,11 +196,11 @@ def test_under_a_key_whose_answer_could_not_be_told_it_is_not_asked_again(
 
 
 @answering()
-def test_wrong_fields_are_named_and_nothing_is_asked(web: Web, store: EmbeddedLedger) -> None:
+def test_wrong_fields_are_named_and_nothing_is_asked(web: Web, ledger: EmbeddedLedger) -> None:
     status, problem = ask("bad_query")
     assert status == 422
     assert {error["field"] for error in problem["errors"]} == {"url", "interval", "until", "max_age", "colour"}
-    assert (web.asked, store.shards()) == ([], [])
+    assert (web.asked, ledger.shards()) == ([], [])
 
 
 @answering()

@@ -26,7 +26,7 @@ TARGETS = {"audit": "lambda:Audit", "report": "lambda:Report"}
 
 
 @pytest.fixture
-def store(clock: HandClock) -> EmbeddedLedger:
+def ledger(clock: HandClock) -> EmbeddedLedger:
     return EmbeddedLedger(clock, deaths=True)
 
 
@@ -46,9 +46,9 @@ def table() -> Table:
 
 
 @pytest.fixture(autouse=True)
-def app(store: EmbeddedLedger, invoker: Lambda, broker: Broker, table: Table) -> Iterator[App]:
+def app(ledger: EmbeddedLedger, invoker: Lambda, broker: Broker, table: Table) -> Iterator[App]:
     given = Settings(targets=TARGETS, dead_target="sqs:dead", egress_allow=LOOPBACK)
-    with wired_with(given, store=store, results=table, invoker=invoker, brokers={"sqs": broker}) as app:
+    with wired_with(given, ledger=ledger, results=table, invoker=invoker, brokers={"sqs": broker}) as app:
         yield app
 
 
@@ -62,11 +62,11 @@ def published(broker: Broker) -> list[Any]:
     return [event["tasks"][0]["payload"] for event in broker.queues["dead"].values()]
 
 
-def test_a_url_gets_the_whole_task_in_the_manner_of_standard_webhooks(store: EmbeddedLedger, clock: HandClock) -> None:
+def test_a_url_gets_the_whole_task_in_the_manner_of_standard_webhooks(ledger: EmbeddedLedger, clock: HandClock) -> None:
     with answering(lambda _: Reply()) as server:
-        task = claim_one(store, notify=f"{server.url}/done result", payload='{"a":1}')
+        task = claim_one(ledger, notify=f"{server.url}/done result", payload='{"a":1}')
         clock.advance(5)
-        settle(store, task, Ending.DONE, result='{"ok":true}')
+        settle(ledger, task, Ending.DONE, result='{"ok":true}')
         assert drain().done == 1
     (asked,) = server.asked
     notification = f"a~{task.generation}.1~n"
@@ -79,14 +79,14 @@ def test_a_url_gets_the_whole_task_in_the_manner_of_standard_webhooks(store: Emb
     assert (data["id"], data["state"], data["tenant"], "payload" in data) == ("a", "done", "-", False)
     assert (data["result"], data["history"][0]["outcome"]) == ({"ok": True}, "done")
     assert "error" not in data
-    assert store.get("default", notification)
+    assert ledger.get("default", notification)
 
 
 @pytest.mark.parametrize("include", ["", " payload", " result", " payload result"])
-def test_payload_and_result_are_told_to_those_who_asked_for_them(store: EmbeddedLedger, include: str) -> None:
+def test_payload_and_result_are_told_to_those_who_asked_for_them(ledger: EmbeddedLedger, include: str) -> None:
     with answering(lambda _: Reply()) as server:
-        task = claim_one(store, notify=f"{server.url}/done{include}", payload='{"a":1}')
-        settle(store, task, Ending.DONE, result='{"ok":true}')
+        task = claim_one(ledger, notify=f"{server.url}/done{include}", payload='{"a":1}')
+        settle(ledger, task, Ending.DONE, result='{"ok":true}')
         drain()
     (asked,) = server.asked
     told = json.loads(asked.body)["data"]
@@ -108,16 +108,16 @@ SHOWN = {
 
 
 def test_a_payload_is_told_to_whom_it_was_asked_for_and_its_credentials_to_nobody(
-    store: EmbeddedLedger, broker: Broker, invoker: Lambda
+    ledger: EmbeddedLedger, broker: Broker, invoker: Lambda
 ) -> None:
     payload = json.dumps(SECRET)
     with answering(lambda _: Reply()) as server:
         notify = {"url": f"{server.url}/in?token=hidden", "target": "audit"}
         for name, address in notify.items():
-            store.add([new(f"{name}False", notify=address, payload=payload)])
-            store.add([new(f"{name}True", notify=f"{address} payload", payload=payload)])
-        for task in claim(store):
-            settle(store, task, Ending.DROP, detail="GET https://a:hidden@b.example/?c=hidden failed")
+            ledger.add([new(f"{name}False", notify=address, payload=payload)])
+            ledger.add([new(f"{name}True", notify=f"{address} payload", payload=payload)])
+        for task in claim(ledger):
+            settle(ledger, task, Ending.DROP, detail="GET https://a:hidden@b.example/?c=hidden failed")
         drain()
     told = [json.loads(asked.body)["data"] for asked in server.asked]
     told += [task.payload["data"] for _, event in invoker.sent for task in decode_tasks(event)]
@@ -146,10 +146,10 @@ def test_who_is_told_what_is_shown_as_it_was_asked() -> None:
         Client.from_env().add(kind="report", payload={}, notify_done={"target": "audit", "include": ["secrets"]})
 
 
-def test_a_url_that_fails_is_tried_again_with_the_same_id(store: EmbeddedLedger, clock: HandClock) -> None:
+def test_a_url_that_fails_is_tried_again_with_the_same_id(ledger: EmbeddedLedger, clock: HandClock) -> None:
     answers = iter([Reply(500), Reply(204)])
     with answering(lambda _: next(answers)) as server:
-        settle(store, claim_one(store, notify=server.url), Ending.DROP, detail="no use")
+        settle(ledger, claim_one(ledger, notify=server.url), Ending.DROP, detail="no use")
         assert drain().retried == 1
         clock.advance(3_600_000)
         assert drain().done >= 1
@@ -159,22 +159,22 @@ def test_a_url_that_fails_is_tried_again_with_the_same_id(store: EmbeddedLedger,
     assert (json.loads(first.body)["type"], json.loads(first.body)["data"]["error"]) == ("task.dead", "no use")
 
 
-def test_a_kinds_target_is_handed_a_task_of_that_kind(store: EmbeddedLedger, invoker: Lambda) -> None:
-    settle(store, claim_one(store, notify="audit"), Ending.DONE)
+def test_a_kinds_target_is_handed_a_task_of_that_kind(ledger: EmbeddedLedger, invoker: Lambda) -> None:
+    settle(ledger, claim_one(ledger, notify="audit"), Ending.DONE)
     drain()
     ((function, event),) = invoker.sent
     (task,) = decode_tasks(event)
     assert (function, task.kind, task.payload["type"]) == ("Audit", "audit", "task.done")
-    assert store.shard_of(task.queue, task.id, task.group) == SHARD
-    assert settle(store, task, Ending.DONE) == "done"
+    assert ledger.shard_of(task.queue, task.id, task.group) == SHARD
+    assert settle(ledger, task, Ending.DONE) == "done"
 
 
 def test_the_dead_target_is_told_of_each_death_with_its_error_and_history(
-    store: EmbeddedLedger, broker: Broker
+    ledger: EmbeddedLedger, broker: Broker
 ) -> None:
-    store.add([new("a"), new("b")])
-    for task in claim(store):
-        settle(store, task, Ending.DROP, detail=f"no {task.id}")
+    ledger.add([new("a"), new("b")])
+    for task in claim(ledger):
+        settle(ledger, task, Ending.DROP, detail=f"no {task.id}")
     assert drain().done == 2
     told = published(broker)
     assert [(one["type"], one["data"]["id"], one["data"]["error"]) for one in told] == [
@@ -184,10 +184,10 @@ def test_the_dead_target_is_told_of_each_death_with_its_error_and_history(
     assert told[0]["data"]["history"][0]["outcome"] == "drop"
 
 
-def test_a_task_that_has_begun_anew_is_told_as_far_as_it_is_known(store: EmbeddedLedger, broker: Broker) -> None:
-    task = claim_one(store)
-    settle(store, task, Ending.DROP, detail="no use")
-    store.add([new(on_duplicate=OnDuplicate.REPLACE, delay_ms=99)])
+def test_a_task_that_has_begun_anew_is_told_as_far_as_it_is_known(ledger: EmbeddedLedger, broker: Broker) -> None:
+    task = claim_one(ledger)
+    settle(ledger, task, Ending.DROP, detail="no use")
+    ledger.add([new(on_duplicate=OnDuplicate.REPLACE, delay_ms=99)])
     drain()
     (told,) = published(broker)
     assert told["data"] == {
@@ -201,25 +201,25 @@ def test_a_task_that_has_begun_anew_is_told_as_far_as_it_is_known(store: Embedde
     }
 
 
-def test_a_task_that_is_gone_is_told_as_far_as_it_is_known(store: EmbeddedLedger, broker: Broker) -> None:
-    settle(store, claim_one(store), Ending.DROP, detail="no use")
-    store.cancel("default", ["a"])
+def test_a_task_that_is_gone_is_told_as_far_as_it_is_known(ledger: EmbeddedLedger, broker: Broker) -> None:
+    settle(ledger, claim_one(ledger), Ending.DROP, detail="no use")
+    ledger.cancel("default", ["a"])
     drain()
     assert published(broker)[0]["data"]["error"] == "no use"
 
 
-def test_a_death_that_was_replayed_since_is_told_as_a_death(store: EmbeddedLedger, broker: Broker) -> None:
-    settle(store, claim_one(store), Ending.DROP, detail="no use")
-    store.replay("default", ["a"], delays_ms=[99])
+def test_a_death_that_was_replayed_since_is_told_as_a_death(ledger: EmbeddedLedger, broker: Broker) -> None:
+    settle(ledger, claim_one(ledger), Ending.DROP, detail="no use")
+    ledger.replay("default", ["a"], delays_ms=[99])
     drain()
     data = published(broker)[0]["data"]
     assert (data["state"], data["error"], data["payload"]) == ("dead", "no use", {})
 
 
-def test_what_is_too_long_is_left_out_and_named(store: EmbeddedLedger, invoker: Lambda) -> None:
+def test_what_is_too_long_is_left_out_and_named(ledger: EmbeddedLedger, invoker: Lambda) -> None:
     payload = json.dumps({"text": "x" * (MAX_PAYLOAD_BYTES - 100)})
-    task = claim_one(store, notify="audit payload result", payload=payload)
-    settle(store, task, Ending.DONE, result=json.dumps("y" * (MAX_RESULT_BYTES - 2)))
+    task = claim_one(ledger, notify="audit payload result", payload=payload)
+    settle(ledger, task, Ending.DONE, result=json.dumps("y" * (MAX_RESULT_BYTES - 2)))
     drain()
     ((_, event),) = invoker.sent
     assert len(json.dumps(event).encode()) < 256 * 1024
@@ -228,13 +228,13 @@ def test_what_is_too_long_is_left_out_and_named(store: EmbeddedLedger, invoker: 
 
 
 def test_where_what_is_told_cannot_be_read_it_waits_and_no_attempt_is_spent(
-    store: EmbeddedLedger, table: Table, invoker: Lambda, clock: HandClock
+    ledger: EmbeddedLedger, table: Table, invoker: Lambda, clock: HandClock
 ) -> None:
-    task = claim_one(store, notify="audit")
-    settle(store, task, Ending.DONE)
+    task = claim_one(ledger, notify="audit")
+    settle(ledger, task, Ending.DONE)
     table.get = lambda *_: _raise(ResultsUnavailable())  # type: ignore[method-assign]
     assert drain().released == 1
-    notification = store.get("default", f"a~{task.generation}.1~n")
+    notification = ledger.get("default", f"a~{task.generation}.1~n")
     assert notification
     assert (notification.attempt, invoker.sent) == (1, [])
     del table.get
@@ -247,36 +247,38 @@ def _raise(error: Exception) -> Any:
     raise error
 
 
-def test_a_dead_target_that_is_unset_leaves_what_waits_for_it_among_the_dead(store: EmbeddedLedger, wire: Wire) -> None:
-    settle(store, claim_one(store), Ending.DROP, detail="x")
-    wire(store=store)
+def test_a_dead_target_that_is_unset_leaves_what_waits_for_it_among_the_dead(
+    ledger: EmbeddedLedger, wire: Wire
+) -> None:
+    settle(ledger, claim_one(ledger), Ending.DROP, detail="x")
+    wire(ledger=ledger)
     assert drain().dead == 1
     page = Client.from_env().list(state="dead", kind=DEAD)
     assert "nothing here runs the kind" in page.tasks[0].error
 
 
-def test_a_target_that_is_not_known_is_refused_naming_those_that_are(store: EmbeddedLedger) -> None:
+def test_a_target_that_is_not_known_is_refused_naming_those_that_are(ledger: EmbeddedLedger) -> None:
     client = Client.from_env()
     with pytest.raises(InvalidInput, match=r"notify_done\.target: must be a kind .* known: audit, report"):
         client.add(kind="report", payload={}, notify_done={"target": "nobody"})
     for wrong in ({}, {"url": "https://a.example/", "target": "audit"}, {"colour": "red"}):
         with pytest.raises(InvalidInput, match="notify_done"):
             client.add(kind="report", payload={}, notify_done=wrong)
-    assert store.shards() == []
+    assert ledger.shards() == []
     assert client.add(kind="report", payload={}, notify_done={"target": "audit"}).task.notify == "audit"
 
 
-def test_an_inline_task_that_drops_is_told_of_in_the_same_drain(store: EmbeddedLedger, broker: Broker) -> None:
-    store.add([new("a", kind="webhook", payload='{"url":1}')])
+def test_an_inline_task_that_drops_is_told_of_in_the_same_drain(ledger: EmbeddedLedger, broker: Broker) -> None:
+    ledger.add([new("a", kind="webhook", payload='{"url":1}')])
     drained = drain()
     assert (drained.dead, drained.done) == (1, 1)
     assert published(broker)[0]["data"]["error"].startswith("payload.url")
 
 
-def test_what_a_worker_gets_is_told_once_and_for_all(store: EmbeddedLedger, app: App) -> None:
-    settle(store, claim_one(store), Ending.DROP, detail="x")
-    (notification,) = claim(store)
+def test_what_a_worker_gets_is_told_once_and_for_all(ledger: EmbeddedLedger, app: App) -> None:
+    settle(ledger, claim_one(ledger), Ending.DROP, detail="x")
+    (notification,) = claim(ledger)
     told = app.with_content(notification)
     assert app.with_content(told) == told
-    plain = stored_task(store)
+    plain = stored_task(ledger)
     assert app.with_content(plain) is plain

@@ -43,11 +43,11 @@ BUSY = Again(after=10)
 class Api:
     """What is asked: it answers in turn, the last again and again, and keeps what it was asked and how hurried."""
 
-    def __init__(self, store: EmbeddedLedger, results: Results | None, *outcomes: Outcome) -> None:
+    def __init__(self, ledger: EmbeddedLedger, results: Results | None, *outcomes: Outcome) -> None:
         self.asked: list[tuple[Task, int]] = []
         self.meanwhile: Callable[[], object] = lambda: None
         self._outcomes = list(outcomes)
-        self._runner = Runner(lambda _kind: self._next, results, store.now, random.Random(7))
+        self._runner = Runner(lambda _kind: self._next, results, ledger.now, random.Random(7))
 
     def call(self, task: Task, left_ms: int) -> Settlement:
         self.asked.append((task, left_ms))
@@ -77,11 +77,11 @@ def results(request: pytest.FixtureRequest) -> ResultsInMemory | None:
 
 
 def asking(
-    store: EmbeddedLedger, results: Results | None, *outcomes: Outcome, parallel: int = 4, at_once: int = 0
+    ledger: EmbeddedLedger, results: Results | None, *outcomes: Outcome, parallel: int = 4, at_once: int = 0
 ) -> tuple[Queries, Api]:
-    api = Api(store, results, *outcomes)
+    api = Api(ledger, results, *outcomes)
     limits = QueryLimits(lambda _queue: {"max_running": parallel}, at_once)
-    return Queries(store, results, api.call, limits, anywhere, seals_of(store)), api
+    return Queries(ledger, results, api.call, limits, anywhere, seals_of(ledger)), api
 
 
 def ask(queries: Queries, query: Query = QUERY, remaining_ms: int = 15_000) -> QueryStatus:
@@ -92,21 +92,21 @@ def other(number: int, **fields: Any) -> Query:
     return Query({**PAYLOAD, "url": f"https://api.example.com/reports/{number}", **fields}, AGE_MS)
 
 
-def task_of(store: EmbeddedLedger, query: Query = QUERY, tenant: str = DEFAULT_TENANT) -> Task:
-    task = store.get(queue_of(query.id), query.id, tenant)
+def task_of(ledger: EmbeddedLedger, query: Query = QUERY, tenant: str = DEFAULT_TENANT) -> Task:
+    task = ledger.get(queue_of(query.id), query.id, tenant)
     assert task is not None
     return task
 
 
-def poll_on(store: EmbeddedLedger, api: Api) -> None:
+def poll_on(ledger: EmbeddedLedger, api: Api) -> None:
     """What a drain does with what is due."""
-    for task in store.claim(Shard(QUEUE), 10, lease_ms=30_000).tasks:
-        store.settle(Shard(QUEUE), [api.call(task, 30_000)])
+    for task in ledger.claim(Shard(QUEUE), 10, lease_ms=30_000).tasks:
+        ledger.settle(Shard(QUEUE), [api.call(task, 30_000)])
     api.asked.pop()
 
 
-def test_an_answer_that_comes_at_once_is_told_at_once(store: EmbeddedLedger, results: ResultsInMemory | None) -> None:
-    queries, api = asking(store, results, Done({"rows": 3}))
+def test_an_answer_that_comes_at_once_is_told_at_once(ledger: EmbeddedLedger, results: ResultsInMemory | None) -> None:
+    queries, api = asking(ledger, results, Done({"rows": 3}))
     seen = ask(queries)
     assert seen == QueryStatus(QUERY.id, QUEUE, QueryState.DONE, Known({"rows": 3}, START))
     assert queries.get(QUERY.id) == seen
@@ -114,20 +114,20 @@ def test_an_answer_that_comes_at_once_is_told_at_once(store: EmbeddedLedger, res
 
 
 def test_one_that_is_not_there_yet_is_polled_on_and_found_by_its_id(
-    store: EmbeddedLedger, clock: HandClock, results: ResultsInMemory | None
+    ledger: EmbeddedLedger, clock: HandClock, results: ResultsInMemory | None
 ) -> None:
-    queries, api = asking(store, results, BUSY, Done("ready"))
+    queries, api = asking(ledger, results, BUSY, Done("ready"))
     seen = ask(queries)
     assert seen == QueryStatus(QUERY.id, QUEUE, QueryState.PROCESSING, None, "", START + 10_000)
     assert ask(queries) == seen
     assert len(api.asked) == 1
     clock.advance(10_000)
-    poll_on(store, api)
+    poll_on(ledger, api)
     assert queries.get(QUERY.id).known == Known("ready", START + 10_000)
 
 
-def test_the_same_query_under_way_is_one_job(store: EmbeddedLedger, results: ResultsInMemory | None) -> None:
-    queries, api = asking(store, results, Done("first"))
+def test_the_same_query_under_way_is_one_job(ledger: EmbeddedLedger, results: ResultsInMemory | None) -> None:
+    queries, api = asking(ledger, results, Done("first"))
     meanwhile: list[QueryStatus] = []
     api.meanwhile = lambda: meanwhile.append(ask(queries))
     assert ask(queries).status is QueryState.DONE
@@ -137,9 +137,9 @@ def test_the_same_query_under_way_is_one_job(store: EmbeddedLedger, results: Res
 
 def test_two_that_looked_at_the_same_time_are_one_job(clock: HandClock, results: ResultsInMemory | None) -> None:
     """One looks, and by the time it adds the other has asked and been answered: it is told that answer."""
-    store = Overtaken(clock)
-    queries, api = asking(store, results, Done("theirs"), Done("ours"))
-    store.by = lambda: ask(queries, Query(PAYLOAD, 0))
+    ledger = Overtaken(clock)
+    queries, api = asking(ledger, results, Done("theirs"), Done("ours"))
+    ledger.by = lambda: ask(queries, Query(PAYLOAD, 0))
     assert ask(queries, Query(PAYLOAD, 0)).known == Known("theirs", START)
     assert len(api.asked) == 1
 
@@ -147,17 +147,17 @@ def test_two_that_looked_at_the_same_time_are_one_job(clock: HandClock, results:
 def test_one_that_another_has_asked_meanwhile_waits_for_its_next_turn(
     clock: HandClock, results: ResultsInMemory | None
 ) -> None:
-    store = Overtaken(clock)
-    queries, api = asking(store, results, BUSY)
-    store.by = lambda: ask(queries)
+    ledger = Overtaken(clock)
+    queries, api = asking(ledger, results, BUSY)
+    ledger.by = lambda: ask(queries)
     assert ask(queries).due_at == START + 10_000
     assert len(api.asked) == 1
 
 
 def test_a_young_answer_is_told_again_and_an_old_one_asked_anew(
-    store: EmbeddedLedger, clock: HandClock, results: ResultsInMemory | None
+    ledger: EmbeddedLedger, clock: HandClock, results: ResultsInMemory | None
 ) -> None:
-    queries, api = asking(store, results, Done(1), Done(2), Done(3))
+    queries, api = asking(ledger, results, Done(1), Done(2), Done(3))
     ask(queries)
     clock.advance(AGE_MS - 1)
     assert ask(queries).known == Known(1, START)
@@ -168,9 +168,9 @@ def test_a_young_answer_is_told_again_and_an_old_one_asked_anew(
 
 
 def test_one_who_asks_anew_takes_from_nobody_else_an_answer_that_is_young_enough(
-    store: EmbeddedLedger, clock: HandClock, results: ResultsInMemory | None
+    ledger: EmbeddedLedger, clock: HandClock, results: ResultsInMemory | None
 ) -> None:
-    queries, api = asking(store, results, Done("young"), BUSY)
+    queries, api = asking(ledger, results, Done("young"), BUSY)
     told = ask(queries)
     assert ask(queries, Query(PAYLOAD, 0)).status is QueryState.PROCESSING
     assert ask(queries) == told
@@ -180,9 +180,9 @@ def test_one_who_asks_anew_takes_from_nobody_else_an_answer_that_is_young_enough
 
 
 def test_a_clock_that_is_set_back_keeps_no_answer_young(
-    store: EmbeddedLedger, clock: HandClock, results: ResultsInMemory | None
+    ledger: EmbeddedLedger, clock: HandClock, results: ResultsInMemory | None
 ) -> None:
-    queries, _ = asking(store, results, Done(1), Done(2))
+    queries, _ = asking(ledger, results, Done(1), Done(2))
     ask(queries)
     clock.advance(1 - AGE_MS)
     assert ask(queries).known == Known(1, START)
@@ -191,15 +191,15 @@ def test_a_clock_that_is_set_back_keeps_no_answer_young(
 
 
 def test_while_it_is_asked_anew_what_was_known_is_told(
-    store: EmbeddedLedger, clock: HandClock, results: ResultsInMemory | None
+    ledger: EmbeddedLedger, clock: HandClock, results: ResultsInMemory | None
 ) -> None:
-    queries, _ = asking(store, results, Done("old"), BUSY, Drop("gone"), BUSY)
+    queries, _ = asking(ledger, results, Done("old"), BUSY, Drop("gone"), BUSY)
     ask(queries)
     clock.advance(AGE_MS)
     seen = ask(queries)
     assert (seen.status, seen.known) == (QueryState.PROCESSING, Known("old", START))
-    assert (KNOWN in task_of(store).payload) is (results is None)
-    store.cancel(QUEUE, [QUERY.id])
+    assert (KNOWN in task_of(ledger).payload) is (results is None)
+    ledger.cancel(QUEUE, [QUERY.id])
     assert queries.get(QUERY.id) == QueryStatus(
         QUERY.id, QUEUE, QueryState.FAILED, Known("old", START), "it was cancelled"
     )
@@ -208,41 +208,41 @@ def test_while_it_is_asked_anew_what_was_known_is_told(
     assert queries.get(QUERY.id).status is QueryState.PROCESSING
 
 
-def test_an_answer_of_null_is_one(store: EmbeddedLedger, clock: HandClock, results: ResultsInMemory | None) -> None:
-    queries, _ = asking(store, results, Done("old"), Done(None))
+def test_an_answer_of_null_is_one(ledger: EmbeddedLedger, clock: HandClock, results: ResultsInMemory | None) -> None:
+    queries, _ = asking(ledger, results, Done("old"), Done(None))
     ask(queries)
     clock.advance(AGE_MS)
     assert ask(queries).known == Known(None, START + AGE_MS)
     assert queries.get(QUERY.id).known == Known(None, START + AGE_MS)
 
 
-def test_an_answer_outlives_its_task_where_a_database_keeps_it(store: EmbeddedLedger, clock: HandClock) -> None:
-    queries, api = asking(store, ResultsInMemory(), Done("kept"))
+def test_an_answer_outlives_its_task_where_a_database_keeps_it(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    queries, api = asking(ledger, ResultsInMemory(), Done("kept"))
     ask(queries)
     clock.advance(AGE_MS - 1)
-    store.sweep(Shard(QUEUE), retention_ms=1)
-    assert store.get(QUEUE, QUERY.id) is None
+    ledger.sweep(Shard(QUEUE), retention_ms=1)
+    assert ledger.get(QUEUE, QUERY.id) is None
     assert queries.get(QUERY.id) == QueryStatus(QUERY.id, QUEUE, QueryState.DONE, Known("kept", START))
     assert ask(queries).known == Known("kept", START)
     assert len(api.asked) == 1
 
 
 def test_a_null_outlives_its_task_too_and_is_not_taken_for_the_answer_before_it(
-    store: EmbeddedLedger, clock: HandClock
+    ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
-    queries, _ = asking(store, ResultsInMemory(), Done("old"), Done(None))
+    queries, _ = asking(ledger, ResultsInMemory(), Done("old"), Done(None))
     ask(queries)
     clock.advance(AGE_MS)
     ask(queries)
     clock.advance(2)
-    store.sweep(Shard(QUEUE), retention_ms=1)
+    ledger.sweep(Shard(QUEUE), retention_ms=1)
     assert queries.get(QUERY.id).known == Known(None, START + AGE_MS)
 
 
-def test_an_answer_whose_time_in_the_database_is_over_is_none(store: EmbeddedLedger) -> None:
+def test_an_answer_whose_time_in_the_database_is_over_is_none(ledger: EmbeddedLedger) -> None:
     """Its task stands for longer where a queue's retention says so, and must not be taken for an answer of null."""
     kept = ResultsInMemory()
-    queries, api = asking(store, kept, Done("old"), Done("new"))
+    queries, api = asking(ledger, kept, Done("old"), Done("new"))
     ask(queries)
     kept.results.clear()
     with pytest.raises(errors.QueryNotFound):
@@ -252,24 +252,26 @@ def test_an_answer_whose_time_in_the_database_is_over_is_none(store: EmbeddedLed
 
 
 def test_a_database_that_is_added_later_hides_no_answer_and_brings_no_older_one_back(
-    store: EmbeddedLedger, clock: HandClock
+    ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
-    before, _ = asking(store, None, Done("old"), BUSY)
+    before, _ = asking(ledger, None, Done("old"), BUSY)
     ask(before)
     kept = ResultsInMemory()
-    after, api = asking(store, kept, Done("new"))
+    after, api = asking(ledger, kept, Done("new"))
     assert after.get(QUERY.id).known == Known("old", START)
     ask(before, Query(PAYLOAD, 0))
     assert after.get(QUERY.id).known == Known("old", START)
     clock.advance(10_000)
-    poll_on(store, api)
+    poll_on(ledger, api)
     assert after.get(QUERY.id).known == Known("new", clock.at)
     kept.results.clear()
     with pytest.raises(errors.QueryNotFound):
         after.get(QUERY.id)
 
 
-def test_an_answer_that_comes_between_a_look_at_the_task_and_one_at_the_database_is_told(store: EmbeddedLedger) -> None:
+def test_an_answer_that_comes_between_a_look_at_the_task_and_one_at_the_database_is_told(
+    ledger: EmbeddedLedger,
+) -> None:
     class Late(ResultsInMemory):
         before: Callable[[], object] | None = None
 
@@ -280,14 +282,14 @@ def test_an_answer_that_comes_between_a_look_at_the_task_and_one_at_the_database
             return super().get(queue, id, tenant)
 
     kept = Late()
-    queries, _ = asking(store, kept, Done("old"), Done("new"))
+    queries, _ = asking(ledger, kept, Done("old"), Done("new"))
     ask(queries)
     kept.before = lambda: ask(queries, Query(PAYLOAD, 0))
     assert queries.get(QUERY.id).known == Known("new", START)
 
 
 def test_while_the_database_is_away_no_query_is_asked_and_no_answer_costs_an_attempt(
-    store: EmbeddedLedger, clock: HandClock
+    ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     class Away(ResultsInMemory):
         away = False
@@ -303,72 +305,72 @@ def test_while_the_database_is_away_no_query_is_asked_and_no_answer_costs_an_att
             return super().get(queue, id, tenant)
 
     kept = Away()
-    queries, api = asking(store, kept, Done("kept"))
+    queries, api = asking(ledger, kept, Done("kept"))
     kept.away = True
     with pytest.raises(errors.ResultsUnavailable):
         ask(queries)
-    assert (api.asked, store.shards()) == ([], [])
+    assert (api.asked, ledger.shards()) == ([], [])
     kept.away, api.meanwhile = False, lambda: setattr(kept, "away", True)
     with pytest.raises(errors.ResultsUnavailable):
         ask(queries)
-    assert (task_of(store).status, task_of(store).attempt) == (Status.SCHEDULED, 1)
+    assert (task_of(ledger).status, task_of(ledger).attempt) == (Status.SCHEDULED, 1)
     kept.away, api.meanwhile = False, lambda: None
     assert ask(queries).status is QueryState.PROCESSING
     clock.advance(1_000)
-    poll_on(store, api)
+    poll_on(ledger, api)
     assert queries.get(QUERY.id).known == Known("kept", clock.at)
 
 
-def test_one_that_is_gone_before_its_request_looks_again_failed(store: EmbeddedLedger) -> None:
-    queries, api = asking(store, None, Drop("no"))
-    api.meanwhile = lambda: store.cancel(QUEUE, [QUERY.id], force=True) and store.sweep(Shard(QUEUE), retention_ms=-1)
+def test_one_that_is_gone_before_its_request_looks_again_failed(ledger: EmbeddedLedger) -> None:
+    queries, api = asking(ledger, None, Drop("no"))
+    api.meanwhile = lambda: ledger.cancel(QUEUE, [QUERY.id], force=True) and ledger.sweep(Shard(QUEUE), retention_ms=-1)
     assert ask(queries) == QueryStatus(QUERY.id, QUEUE, QueryState.FAILED, None, "it was removed meanwhile")
 
 
-def test_one_that_is_never_answered_is_given_up_after_a_day(store: EmbeddedLedger, clock: HandClock) -> None:
-    queries, _ = asking(store, None, BUSY)
+def test_one_that_is_never_answered_is_given_up_after_a_day(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    queries, _ = asking(ledger, None, BUSY)
     ask(queries)
     clock.advance(86_400_000 + 1_000)
     assert queries.get(QUERY.id).status is QueryState.PROCESSING
     clock.advance(1)
-    store.claim(Shard(QUEUE), 10, lease_ms=1_000)
+    ledger.claim(Shard(QUEUE), 10, lease_ms=1_000)
     assert queries.get(QUERY.id).status is QueryState.FAILED
 
 
-def test_what_was_never_asked_is_not_found(store: EmbeddedLedger, results: ResultsInMemory | None) -> None:
-    queries, _ = asking(store, results, Done(1))
+def test_what_was_never_asked_is_not_found(ledger: EmbeddedLedger, results: ResultsInMemory | None) -> None:
+    queries, _ = asking(ledger, results, Done(1))
     with pytest.raises(errors.QueryNotFound):
         queries.get(QUERY.id)
 
 
-def test_a_failed_call_is_told_and_tried_again(store: EmbeddedLedger, results: ResultsInMemory | None) -> None:
-    queries, _ = asking(store, results, Retry(after=5, error="answered 503"))
+def test_a_failed_call_is_told_and_tried_again(ledger: EmbeddedLedger, results: ResultsInMemory | None) -> None:
+    queries, _ = asking(ledger, results, Retry(after=5, error="answered 503"))
     assert ask(queries) == QueryStatus(QUERY.id, QUEUE, QueryState.PROCESSING, None, "answered 503", START + 5_000)
 
 
 def test_the_error_is_of_the_call_that_is_asked_now_and_of_none_before_it(
-    store: EmbeddedLedger, results: ResultsInMemory | None
+    ledger: EmbeddedLedger, results: ResultsInMemory | None
 ) -> None:
-    queries, _ = asking(store, results, Drop("answered 403"), BUSY, Retry(after=5, error="answered 503"))
+    queries, _ = asking(ledger, results, Drop("answered 403"), BUSY, Retry(after=5, error="answered 503"))
     ask(queries)
     seen = ask(queries)
     assert (seen.status, seen.error) == (QueryState.PROCESSING, "")
-    store.cancel(QUEUE, [QUERY.id])
+    ledger.cancel(QUEUE, [QUERY.id])
     assert ask(queries).error == "answered 503"
 
 
-def test_what_died_does_not_stand_in_the_way(store: EmbeddedLedger, results: ResultsInMemory | None) -> None:
-    queries, api = asking(store, results, Drop("answered 403"), Done("let in"))
+def test_what_died_does_not_stand_in_the_way(ledger: EmbeddedLedger, results: ResultsInMemory | None) -> None:
+    queries, api = asking(ledger, results, Drop("answered 403"), Done("let in"))
     assert ask(queries) == QueryStatus(QUERY.id, QUEUE, QueryState.FAILED, None, "answered 403")
-    assert task_of(store).status is Status.DEAD
+    assert task_of(ledger).status is Status.DEAD
     assert ask(queries).known == Known("let in", START)
     assert len(api.asked) == 2
 
 
 def test_no_more_than_so_many_call_a_host_and_the_rest_are_due_at_once(
-    store: EmbeddedLedger, results: ResultsInMemory | None
+    ledger: EmbeddedLedger, results: ResultsInMemory | None
 ) -> None:
-    queries, api = asking(store, results, BUSY, parallel=2)
+    queries, api = asking(ledger, results, BUSY, parallel=2)
     inner: list[QueryStatus] = []
 
     def more() -> None:
@@ -378,57 +380,59 @@ def test_no_more_than_so_many_call_a_host_and_the_rest_are_due_at_once(
     api.meanwhile = more
     ask(queries)
     assert len(api.asked) == 2
-    waiting = [task for task in (task_of(store, other(n)) for n in (1, 2)) if task.run == 0]
+    waiting = [task for task in (task_of(ledger, other(n)) for n in (1, 2)) if task.run == 0]
     assert [(task.status, task.due_at) for task in waiting] == [(Status.SCHEDULED, START)]
     elsewhere = Query({**PAYLOAD, "url": "https://other.example.com/"}, 0)
     ask(queries, elsewhere)
-    assert task_of(store, elsewhere).run == 1
+    assert task_of(ledger, elsewhere).run == 1
 
 
 def test_of_a_queue_of_several_shards_each_query_is_found_in_its_own(
     clock: HandClock, results: ResultsInMemory | None
 ) -> None:
-    store = EmbeddedLedger(clock, sharding=Sharding({QUEUE: 3}))
-    queries, api = asking(store, results, Done(1), parallel=3)
+    ledger = EmbeddedLedger(clock, sharding=Sharding({QUEUE: 3}))
+    queries, api = asking(ledger, results, Done(1), parallel=3)
     assert [ask(queries, other(n)).known for n in range(9)] == [Known(1, START)] * 9
-    assert len({store.shard_of(QUEUE, task.id, task.group) for task, _ in api.asked}) == 3
+    assert len({ledger.shard_of(QUEUE, task.id, task.group) for task, _ in api.asked}) == 3
     unhurried = [ask(queries, other(n), remaining_ms=0) for n in range(10, 19)]
     assert [(seen.status, seen.due_at) for seen in unhurried] == [(QueryState.PROCESSING, START)] * 9
 
 
 def test_a_host_s_limit_is_set_once_and_an_operator_s_stays(
-    store: EmbeddedLedger, results: ResultsInMemory | None
+    ledger: EmbeddedLedger, results: ResultsInMemory | None
 ) -> None:
-    queries, _ = asking(store, results, BUSY, parallel=2)
+    queries, _ = asking(ledger, results, BUSY, parallel=2)
     ask(queries)
-    assert store.settings_of([QUEUE])[0].max_running == 2
-    store.configure(QUEUE, {"max_running": 7})
-    ask(asking(store, results, BUSY, parallel=2)[0], other(8))
-    assert store.settings_of([QUEUE])[0].max_running == 7
-    store.configure(QUEUE, {"max_running": None})
+    assert ledger.settings_of([QUEUE])[0].max_running == 2
+    ledger.configure(QUEUE, {"max_running": 7})
+    ask(asking(ledger, results, BUSY, parallel=2)[0], other(8))
+    assert ledger.settings_of([QUEUE])[0].max_running == 7
+    ledger.configure(QUEUE, {"max_running": None})
     ask(queries, other(9))
-    assert store.settings_of([QUEUE])[0].max_running is None
+    assert ledger.settings_of([QUEUE])[0].max_running is None
 
 
 def test_a_host_s_limit_is_set_anew_once_its_queue_may_have_been_forgotten(
-    store: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
+    ledger: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duecourse.queries.verbs.REMEMBERED_S", 0)
-    queries, _ = asking(store, None, BUSY, parallel=2)
+    queries, _ = asking(ledger, None, BUSY, parallel=2)
     ask(queries)
-    store.configure(QUEUE, {"max_running": None})
+    ledger.configure(QUEUE, {"max_running": None})
     ask(queries, other(8))
-    assert store.settings_of([QUEUE])[0].max_running == 2
+    assert ledger.settings_of([QUEUE])[0].max_running == 2
 
 
-def test_a_process_that_has_met_many_hosts_forgets_them(store: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_has_met_many_hosts_forgets_them(
+    ledger: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("duecourse.queries.verbs.MAX_REMEMBERED_QUEUES", 1)
-    queries, _ = asking(store, None, BUSY, parallel=2)
+    queries, _ = asking(ledger, None, BUSY, parallel=2)
     ask(queries)
     ask(queries, Query({**PAYLOAD, "url": "https://other.example.com/"}, 0))
-    store.configure(QUEUE, {"max_running": None})
+    ledger.configure(QUEUE, {"max_running": None})
     ask(queries, other(8))
-    assert store.settings_of([QUEUE])[0].max_running == 2
+    assert ledger.settings_of([QUEUE])[0].max_running == 2
 
 
 def test_nobody_else_may_have_a_new_query_before_its_request(clock: HandClock) -> None:
@@ -438,38 +442,38 @@ def test_nobody_else_may_have_a_new_query_before_its_request(clock: HandClock) -
         def take(self, *_: Any, **_fields: Any) -> Any:
             raise errors.StoreUnavailable
 
-    store = Cut(clock)
-    queries, _ = asking(store, None, Done(1))
+    ledger = Cut(clock)
+    queries, _ = asking(ledger, None, Done(1))
     with pytest.raises(errors.StoreUnavailable):
         ask(queries)
-    assert store.claim(Shard(QUEUE), 10, lease_ms=1_000).tasks == []
+    assert ledger.claim(Shard(QUEUE), 10, lease_ms=1_000).tasks == []
     clock.advance(1_000)
-    assert len(store.claim(Shard(QUEUE), 10, lease_ms=1_000).tasks) == 1
+    assert len(ledger.claim(Shard(QUEUE), 10, lease_ms=1_000).tasks) == 1
 
 
-def test_the_call_ends_within_the_request_and_the_lease_outlasts_it(store: EmbeddedLedger) -> None:
-    queries, api = asking(store, None, BUSY)
+def test_the_call_ends_within_the_request_and_the_lease_outlasts_it(ledger: EmbeddedLedger) -> None:
+    queries, api = asking(ledger, None, BUSY)
     ask(queries, remaining_ms=15_000)
     [(task, left_ms)] = api.asked
     assert left_ms == 15_000 - RESERVE_MS
     assert task.lease_expires_at == START + 16_000
 
 
-def test_a_request_without_time_leaves_its_query_to_others(store: EmbeddedLedger) -> None:
-    queries, api = asking(store, None, BUSY)
+def test_a_request_without_time_leaves_its_query_to_others(ledger: EmbeddedLedger) -> None:
+    queries, api = asking(ledger, None, BUSY)
     seen = ask(queries, remaining_ms=RESERVE_MS)
     assert (api.asked, seen.status, seen.due_at) == ([], QueryState.PROCESSING, START)
-    assert task_of(store).log == (Change(START, Action.MOVED, "http", START + 1_000, START),)
+    assert task_of(ledger).log == (Change(START, Action.MOVED, "http", START + 1_000, START),)
 
 
 def test_tenants_ask_for_themselves_within_the_same_limit(
-    store: EmbeddedLedger, results: ResultsInMemory | None
+    ledger: EmbeddedLedger, results: ResultsInMemory | None
 ) -> None:
-    queries, api = asking(store, results, BUSY, parallel=1)
+    queries, api = asking(ledger, results, BUSY, parallel=1)
     api.meanwhile = lambda: queries.ask(QUERY, ample, "b")
     queries.ask(QUERY, ample, "a")
     assert [task.tenant for task, _ in api.asked] == ["a"]
-    assert task_of(store, tenant="b").status is Status.SCHEDULED
+    assert task_of(ledger, tenant="b").status is Status.SCHEDULED
     with pytest.raises(errors.QueryNotFound):
         queries.get(QUERY.id)
 
@@ -486,8 +490,8 @@ class Forgetful(EmbeddedLedger):
         return Undismissed(self._scripts, self._runner.namespace)
 
 
-def test_beyond_its_bound_a_tenants_query_is_due_at_once_and_nobody_waits_for_it(store: EmbeddedLedger) -> None:
-    queries, api = asking(store, None, Done(1), at_once=1)
+def test_beyond_its_bound_a_tenants_query_is_due_at_once_and_nobody_waits_for_it(ledger: EmbeddedLedger) -> None:
+    queries, api = asking(ledger, None, Done(1), at_once=1)
     inner: list[QueryState] = []
 
     def nested() -> None:
@@ -497,14 +501,16 @@ def test_beyond_its_bound_a_tenants_query_is_due_at_once_and_nobody_waits_for_it
     api.meanwhile = nested
     assert queries.ask(QUERY, ample, "acme").status.status is QueryState.DONE
     assert inner == [QueryState.PROCESSING, QueryState.DONE]
-    waiting = task_of(store, other(1), "acme")
+    waiting = task_of(ledger, other(1), "acme")
     assert (waiting.status, waiting.due_at, waiting.attempt) == (Status.SCHEDULED, START, 1)
     assert queries.ask(other(2), ample, "acme").status.status is QueryState.DONE, "the first is in flight no more"
 
 
 @pytest.mark.parametrize(("at_once", "tenant"), [(1, DEFAULT_TENANT), (0, "acme")])
-def test_callers_without_a_tenant_or_without_a_bound_all_wait(store: EmbeddedLedger, at_once: int, tenant: str) -> None:
-    queries, api = asking(store, None, Done(1), at_once=at_once)
+def test_callers_without_a_tenant_or_without_a_bound_all_wait(
+    ledger: EmbeddedLedger, at_once: int, tenant: str
+) -> None:
+    queries, api = asking(ledger, None, Done(1), at_once=at_once)
     inner: list[QueryState] = []
 
     def nested() -> None:
@@ -516,17 +522,17 @@ def test_callers_without_a_tenant_or_without_a_bound_all_wait(store: EmbeddedLed
     assert inner == [QueryState.DONE]
 
 
-def test_a_full_host_takes_no_place_of_its_tenant(store: EmbeddedLedger) -> None:
-    queries, _ = asking(store, None, Done(1), at_once=1)
-    store.configure(QUEUE, {"paused": True})
+def test_a_full_host_takes_no_place_of_its_tenant(ledger: EmbeddedLedger) -> None:
+    queries, _ = asking(ledger, None, Done(1), at_once=1)
+    ledger.configure(QUEUE, {"paused": True})
     assert queries.ask(QUERY, ample, "acme").status.status is QueryState.PROCESSING
-    store.configure(QUEUE, {"paused": False})
+    ledger.configure(QUEUE, {"paused": False})
     assert queries.ask(other(1), ample, "acme").status.status is QueryState.DONE
 
 
 def test_an_answer_is_given_though_the_ledger_does_not_count_it_off(clock: HandClock) -> None:
-    store = Forgetful(clock)
-    queries, _ = asking(store, None, Done(1), at_once=1)
+    ledger = Forgetful(clock)
+    queries, _ = asking(ledger, None, Done(1), at_once=1)
     assert queries.ask(QUERY, lambda: 15_000, "acme").status.status is QueryState.DONE
     assert queries.ask(other(1), lambda: 15_000, "acme").status.status is QueryState.PROCESSING
     clock.advance(15_000 + GRACE_MS)
@@ -540,7 +546,7 @@ def test_an_answer_is_given_though_the_ledger_does_not_count_it_off(clock: HandC
 def test_one_call_of_a_host_is_left_for_another_tenant_where_each_shard_has_its_part(
     clock: HandClock, parallel: int, shards: int, apart: bool, tenant_limit: int | None
 ) -> None:
-    store = EmbeddedLedger(clock, sharding=Sharding({QUEUE: shards}))
-    store.configure(QUEUE, limits_of(parallel, shards, are_apart=apart), default=True)
-    settings = store.settings_of([QUEUE])[0]
+    ledger = EmbeddedLedger(clock, sharding=Sharding({QUEUE: shards}))
+    ledger.configure(QUEUE, limits_of(parallel, shards, are_apart=apart), default=True)
+    settings = ledger.settings_of([QUEUE])[0]
     assert (settings.max_running, settings.tenant_max_running) == (parallel, tenant_limit)

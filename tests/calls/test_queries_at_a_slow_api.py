@@ -42,13 +42,13 @@ Client.from_env().query(url=sys.argv[1], interval=1, until="`true`")
 
 
 @pytest.fixture
-def store(redis_server: RedisServer) -> Iterator[Ledger]:
+def ledger(redis_server: RedisServer) -> Iterator[Ledger]:
     """The ledger that the functions' parts go by here."""
     with connect(redis_server.url) as client, closing(GuardedHttpClient(CROWD, HERE)) as http:
-        store = Ledger(client)
+        ledger = Ledger(client)
         parts = Settings(query_parallel=LIMIT, egress_allow=LOOPBACK)
-        with wired_with(settings=parts, store=store, http=http):
-            yield store
+        with wired_with(settings=parts, ledger=ledger, http=http):
+            yield ledger
 
 
 class Slow:
@@ -81,7 +81,7 @@ def drain(queue: str) -> None:
     PROCESS.app().drainer.drain([Shard(queue)], ample)
 
 
-def test_a_crowd_with_the_same_query_is_one_call(store: Ledger) -> None:
+def test_a_crowd_with_the_same_query_is_one_call(ledger: Ledger) -> None:
     with slow_at_first() as (api, server), ThreadPoolExecutor(CROWD) as crowd:
         asked = [crowd.submit(Client.from_env().query, url=server.url, **ALWAYS) for _ in range(CROWD)]
         assert api.asked.wait(30)
@@ -92,10 +92,10 @@ def test_a_crowd_with_the_same_query_is_one_call(store: Ledger) -> None:
     assert told == {QueryState.DONE: 1, QueryState.PROCESSING: CROWD - 1}
     assert (again.status, again.known and again.known.data) == (QueryState.DONE, {})
     assert len(server.asked) == 1
-    assert store.stats(Shard(queue_at(server.url)))[:4] == (0, 0, 1, 0)
+    assert ledger.stats(Shard(queue_at(server.url)))[:4] == (0, 0, 1, 0)
 
 
-def test_no_more_than_so_many_are_in_a_host_at_a_time_by_requests_and_drains_together(store: Ledger) -> None:
+def test_no_more_than_so_many_are_in_a_host_at_a_time_by_requests_and_drains_together(ledger: Ledger) -> None:
     api = Slow()
     with answering(api) as server, ThreadPoolExecutor(CROWD + 2) as crowd:
         queue, client = queue_at(server.url), Client.from_env()
@@ -106,15 +106,15 @@ def test_no_more_than_so_many_are_in_a_host_at_a_time_by_requests_and_drains_tog
         assert [client.get_query(id).known for id in ids].count(None) == 0
     assert len(server.asked) == CROWD
     assert api.peak == LIMIT
-    assert store.settings_of([queue])[0].max_running == LIMIT
+    assert ledger.settings_of([queue])[0].max_running == LIMIT
 
 
 def test_a_request_killed_at_its_call_leaves_the_query_to_be_polled_on(
-    store: Ledger, redis_server: RedisServer
+    ledger: Ledger, redis_server: RedisServer
 ) -> None:
     with slow_at_first() as (api, server):
         queue = queue_at(server.url)
-        store.configure(queue, {"lease_ms": 1_000})
+        ledger.configure(queue, {"lease_ms": 1_000})
         settings = {"DUECOURSE_STORE": redis_server.url, "DUECOURSE_EGRESS_ALLOW": LOOPBACK}
         process = subprocess.Popen([sys.executable, "-c", ASK, server.url], env={**os.environ, **settings})
         try:
@@ -127,7 +127,7 @@ def test_a_request_killed_at_its_call_leaves_the_query_to_be_polled_on(
         assert seen.status is QueryState.PROCESSING
         until(lambda: drain(queue) or client.get_query(seen.id).status is QueryState.DONE)
         api.go_on.set()
-    task = store.get(queue, seen.id)
+    task = ledger.get(queue, seen.id)
     assert task is not None
     assert [run.outcome for run in task.history] == ["lapsed", "done"]
     assert len(server.asked) == 2

@@ -44,10 +44,10 @@ class Hanging(ResultsInMemory):
 @pytest.mark.parametrize("answers", [True, False], ids=["late", "never"])
 @pytest.mark.parametrize("since_its_call", [True, False], ids=["after the call", "throughout"])
 def test_a_query_whose_database_hangs_is_answered_within_its_requests_time(
-    store: EmbeddedLedger, clock: HandClock, answers: bool, since_its_call: bool
+    ledger: EmbeddedLedger, clock: HandClock, answers: bool, since_its_call: bool
 ) -> None:
     results = Hanging(clock, answers=answers)
-    queries, api = asking(store, results, Done("ready"))
+    queries, api = asking(ledger, results, Done("ready"))
 
     def call_for_as_long_as_it_may() -> None:
         clock.advance(api.asked[-1][1])

@@ -13,66 +13,66 @@ ONCE = RetryPolicy(max_attempts=1)
 LIMITS: list[QueueChanges] = [{"max_running": 1}, {"tenant_max_running": 1}]
 
 
-def meet_another_tenant(store: Ledger) -> None:
+def meet_another_tenant(ledger: Ledger) -> None:
     """A claim asks only for tenants that were met."""
-    store.add([new("met", tenant="other")])
-    settle(store, claim(store)[0], Ending.DONE)
+    ledger.add([new("met", tenant="other")])
+    settle(ledger, claim(ledger)[0], Ending.DONE)
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=str)
-def test_it_takes_a_place_like_any_task(store: Ledger, clock: HandClock, limit: QueueChanges) -> None:
-    store.configure("default", limit)
-    store.add([new("a", notify=URL), new("b")])
-    (a,) = claim(store)
+def test_it_takes_a_place_like_any_task(ledger: Ledger, clock: HandClock, limit: QueueChanges) -> None:
+    ledger.configure("default", limit)
+    ledger.add([new("a", notify=URL), new("b")])
+    (a,) = claim(ledger)
     clock.advance(5)
-    settle(store, a, Ending.DONE)
-    assert bell(store) == clock.at + 1
-    (told,) = claim(store)
-    assert (told.id[:2], claim(store), bell(store)) == ("a~", [], clock.at + LEASE_MS)
+    settle(ledger, a, Ending.DONE)
+    assert bell(ledger) == clock.at + 1
+    (told,) = claim(ledger)
+    assert (told.id[:2], claim(ledger), bell(ledger)) == ("a~", [], clock.at + LEASE_MS)
     clock.advance(5)
-    settle(store, told, Ending.DONE)
-    assert bell(store) == clock.at + 1
-    assert [task.id for task in claim(store)] == ["b"]
+    settle(ledger, told, Ending.DONE)
+    assert bell(ledger) == clock.at + 1
+    assert [task.id for task in claim(ledger)] == ["b"]
 
 
 def test_one_of_a_task_that_died_in_a_claim_with_no_place_for_it_is_not_rung_for(
-    store: Ledger, clock: HandClock
+    ledger: Ledger, clock: HandClock
 ) -> None:
-    meet_another_tenant(store)
-    store.configure("default", {"max_running": 1})
-    add(store, "a", notify=URL, retry=ONCE)
-    assert len(claim(store, lease_ms=50)) == 1
-    store.add([new("b", tenant="other")])
+    meet_another_tenant(ledger)
+    ledger.configure("default", {"max_running": 1})
+    add(ledger, "a", notify=URL, retry=ONCE)
+    assert len(claim(ledger, lease_ms=50)) == 1
+    ledger.add([new("b", tenant="other")])
     clock.advance(50)
-    (b,) = claim(store)
-    assert (b.id, stored_task(store).status, bell(store)) == ("b", Status.DEAD, clock.at + LEASE_MS)
-    settle(store, b, Ending.DONE)
-    assert [task.id[:2] for task in claim(store)] == ["a~"]
+    (b,) = claim(ledger)
+    assert (b.id, stored_task(ledger).status, bell(ledger)) == ("b", Status.DEAD, clock.at + LEASE_MS)
+    settle(ledger, b, Ending.DONE)
+    assert [task.id[:2] for task in claim(ledger)] == ["a~"]
 
 
-def test_one_of_a_task_that_died_in_a_claim_that_leaves_it_is_rung_for(store: Ledger, clock: HandClock) -> None:
-    meet_another_tenant(store)
-    store.configure("default", {"tenant_max_running": 2})
-    add(store, "a", notify=URL, retry=ONCE)
-    assert len(claim(store, lease_ms=50)) == 1
-    store.add([new("b", tenant="other")])
+def test_one_of_a_task_that_died_in_a_claim_that_leaves_it_is_rung_for(ledger: Ledger, clock: HandClock) -> None:
+    meet_another_tenant(ledger)
+    ledger.configure("default", {"tenant_max_running": 2})
+    add(ledger, "a", notify=URL, retry=ONCE)
+    assert len(claim(ledger, lease_ms=50)) == 1
+    ledger.add([new("b", tenant="other")])
     clock.advance(50)
-    assert [task.id for task in claim(store, 1)] == ["b"]
-    assert bell(store) == clock.at + 1
+    assert [task.id for task in claim(ledger, 1)] == ["b"]
+    assert bell(ledger) == clock.at + 1
 
 
-def test_one_of_a_task_that_died_in_a_claim_has_its_tenants_next_turn(store: Ledger, clock: HandClock) -> None:
-    store.add([new("a", tenant="1", notify=URL, deadline_ms=1)])
-    store.add([new(f"b{n}", tenant="2") for n in range(3)])
+def test_one_of_a_task_that_died_in_a_claim_has_its_tenants_next_turn(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new("a", tenant="1", notify=URL, deadline_ms=1)])
+    ledger.add([new(f"b{n}", tenant="2") for n in range(3)])
     clock.advance(1)
-    assert [task.id[:2] for task in claim(store, 2)] == ["b0", "a~"]
+    assert [task.id[:2] for task in claim(ledger, 2)] == ["b0", "a~"]
 
 
-def test_taking_a_task_tells_of_what_lapsed_before_it(store_that_reports_deaths: Ledger, clock: HandClock) -> None:
-    add(store_that_reports_deaths, "a", notify=URL, retry=ONCE)
-    claim(store_that_reports_deaths, lease_ms=50)
-    add(store_that_reports_deaths, "b", delay_ms=LATER_MS)
+def test_taking_a_task_tells_of_what_lapsed_before_it(ledger_that_reports_deaths: Ledger, clock: HandClock) -> None:
+    add(ledger_that_reports_deaths, "a", notify=URL, retry=ONCE)
+    claim(ledger_that_reports_deaths, lease_ms=50)
+    add(ledger_that_reports_deaths, "b", delay_ms=LATER_MS)
     clock.advance(50)
-    assert store_that_reports_deaths.take("default", "b", lease_ms=LEASE_MS)
-    assert bell(store_that_reports_deaths) == clock.at + 1
-    assert sorted(task.kind for task in claim(store_that_reports_deaths)) == ["task.dead", "task.ended"]
+    assert ledger_that_reports_deaths.take("default", "b", lease_ms=LEASE_MS)
+    assert bell(ledger_that_reports_deaths) == clock.at + 1
+    assert sorted(task.kind for task in claim(ledger_that_reports_deaths)) == ["task.dead", "task.ended"]

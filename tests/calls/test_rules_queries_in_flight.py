@@ -7,43 +7,43 @@ FOR_MS = 10_000
 HOUR_MS = 3_600_000
 
 
-def admit(store: Ledger, id: str, tenant: str = "acme", most: int = 2) -> str:
-    return store.in_flight().admit(tenant, id, most, FOR_MS)
+def admit(ledger: Ledger, id: str, tenant: str = "acme", most: int = 2) -> str:
+    return ledger.in_flight().admit(tenant, id, most, FOR_MS)
 
 
-def test_so_many_of_a_tenant_are_in_flight_and_those_of_another_do_not_count(store: Ledger) -> None:
-    first, second = admit(store, "q-1@a"), admit(store, "q-2@b:8080")
+def test_so_many_of_a_tenant_are_in_flight_and_those_of_another_do_not_count(ledger: Ledger) -> None:
+    first, second = admit(ledger, "q-1@a"), admit(ledger, "q-2@b:8080")
     assert "" not in {first, second}
-    assert admit(store, "q-3@c") == ""
-    assert admit(store, "q-3@c", "globex")
-    store.in_flight().dismiss("acme", first)
-    assert admit(store, "q-3@c")
-    assert admit(store, "q-1@a") == ""
-    store.in_flight().dismiss("acme", first)
-    assert admit(store, "q-1@a") == "", "it is dismissed already"
+    assert admit(ledger, "q-3@c") == ""
+    assert admit(ledger, "q-3@c", "globex")
+    ledger.in_flight().dismiss("acme", first)
+    assert admit(ledger, "q-3@c")
+    assert admit(ledger, "q-1@a") == ""
+    ledger.in_flight().dismiss("acme", first)
+    assert admit(ledger, "q-1@a") == "", "it is dismissed already"
 
 
-def test_one_that_is_never_dismissed_ends_by_itself(store: Ledger, clock: HandClock) -> None:
-    old = admit(store, "q-1@a", most=1)
+def test_one_that_is_never_dismissed_ends_by_itself(ledger: Ledger, clock: HandClock) -> None:
+    old = admit(ledger, "q-1@a", most=1)
     clock.advance(FOR_MS - 1)
-    assert admit(store, "q-2@a", most=1) == ""
+    assert admit(ledger, "q-2@a", most=1) == ""
     clock.advance(1)
-    assert admit(store, "q-1@a", most=1)
-    store.in_flight().dismiss("acme", old)
-    assert admit(store, "q-2@a", most=1) == "", "the entry that ended is not that of the same query now"
+    assert admit(ledger, "q-1@a", most=1)
+    ledger.in_flight().dismiss("acme", old)
+    assert admit(ledger, "q-2@a", most=1) == "", "the entry that ended is not that of the same query now"
 
 
-def test_one_that_is_admitted_twice_counts_once(store: Ledger, clock: HandClock) -> None:
-    admit(store, "q-1@a")
+def test_one_that_is_admitted_twice_counts_once(ledger: Ledger, clock: HandClock) -> None:
+    admit(ledger, "q-1@a")
     clock.advance(1)
-    again = admit(store, "q-1@a")
-    assert admit(store, "q-2@a")
-    assert admit(store, "q-3@a") == ""
-    store.in_flight().dismiss("acme", again)
-    assert admit(store, "q-3@a")
+    again = admit(ledger, "q-1@a")
+    assert admit(ledger, "q-2@a")
+    assert admit(ledger, "q-3@a") == ""
+    ledger.in_flight().dismiss("acme", again)
+    assert admit(ledger, "q-3@a")
 
 
-def test_a_clock_that_was_put_back_holds_no_place_for_long(store: Ledger, clock: HandClock) -> None:
-    admit(store, "q-1@a", most=1)
+def test_a_clock_that_was_put_back_holds_no_place_for_long(ledger: Ledger, clock: HandClock) -> None:
+    admit(ledger, "q-1@a", most=1)
     clock.advance(-HOUR_MS)
-    assert admit(store, "q-2@a", most=1)
+    assert admit(ledger, "q-2@a", most=1)

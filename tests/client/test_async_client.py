@@ -100,26 +100,26 @@ def test_verbs_are_awaited_reminders_too() -> None:
 
 
 def test_a_loop_goes_on_while_a_verb_waits_and_no_more_run_than_there_are_threads() -> None:
-    async def use(store: Slow) -> None:
+    async def use(ledger: Slow) -> None:
         async with AsyncClient.from_env(threads=2) as client:
             adds = [asyncio.create_task(client.add(**HOOK, id=str(n))) for n in range(6)]
             for _ in range(2):
-                await in_thread(store.begun.acquire)
-            store.may.set()  # by this loop: if a verb held it, nobody would
+                await in_thread(ledger.begun.acquire)
+            ledger.may.set()  # by this loop: if a verb held it, nobody would
             assert {(await one).created for one in adds} == {True}
 
-    store = Slow()
-    with wired_with(store=store):
-        asyncio.run(use(store))
-    assert store.most_in == 2
-    assert all(name.startswith("duecourse-client") for name in store.threads)
+    ledger = Slow()
+    with wired_with(ledger=ledger):
+        asyncio.run(use(ledger))
+    assert ledger.most_in == 2
+    assert all(name.startswith("duecourse-client") for name in ledger.threads)
 
 
 def test_an_await_that_is_cancelled_leaves_a_client_that_works() -> None:
-    async def use(store: Slow) -> None:
+    async def use(ledger: Slow) -> None:
         async with AsyncClient.from_env(threads=1) as client:
             first = asyncio.create_task(client.add(**HOOK, id="begun"))
-            await in_thread(store.begun.acquire)
+            await in_thread(ledger.begun.acquire)
             second = asyncio.create_task(client.add(**HOOK, id="never"))
             await asyncio.sleep(0)
             for one in (second, first):
@@ -127,14 +127,14 @@ def test_an_await_that_is_cancelled_leaves_a_client_that_works() -> None:
             assert await asyncio.gather(first, second, return_exceptions=True) != []
             assert first.cancelled()
             assert second.cancelled()
-            store.may.set()
+            ledger.may.set()
             assert (await client.add(**HOOK, id="after")).created
 
-    store = Slow()
-    with wired_with(store=store):
-        asyncio.run(use(store))
-    assert (stored_task(store, "begun").id, stored_task(store, "after").id) == ("begun", "after")
-    assert store.get("default", "never") is None
+    ledger = Slow()
+    with wired_with(ledger=ledger):
+        asyncio.run(use(ledger))
+    assert (stored_task(ledger, "begun").id, stored_task(ledger, "after").id) == ("begun", "after")
+    assert ledger.get("default", "never") is None
 
 
 def test_a_verb_runs_in_the_context_of_its_caller() -> None:
@@ -143,32 +143,32 @@ def test_a_verb_runs_in_the_context_of_its_caller() -> None:
         async with AsyncClient.from_env() as client:
             await client.add(**HOOK)
 
-    store = Slow()
-    store.may.set()
-    with wired_with(store=store):
+    ledger = Slow()
+    ledger.may.set()
+    with wired_with(ledger=ledger):
         asyncio.run(use())
-    assert store.contexts == ["ada"]
+    assert ledger.contexts == ["ada"]
 
 
 def test_closing_finishes_what_was_begun_and_ends_the_threads() -> None:
-    async def use(store: Slow) -> None:
+    async def use(ledger: Slow) -> None:
         client = AsyncClient.from_env()
         adding = asyncio.create_task(client.add(**HOOK, id="a"))
-        await in_thread(store.begun.acquire)
+        await in_thread(ledger.begun.acquire)
         closing = asyncio.create_task(client.close())
         await asyncio.sleep(0)
         with pytest.raises(errors.ClientClosed):
             await client.get("a")
-        store.may.set()
+        ledger.may.set()
         await closing
         assert (await adding).created
         await client.close()
         with pytest.raises(errors.ClientClosed):
             await client.reminders.get("standup")
 
-    store = Slow()
-    with wired_with(store=store):
-        asyncio.run(use(store))
+    ledger = Slow()
+    with wired_with(ledger=ledger):
+        asyncio.run(use(ledger))
     assert [one.name for one in threading.enumerate() if one.name.startswith("duecourse-client")] == []
 
 

@@ -31,16 +31,16 @@ PAYLOAD = {"month": "2026-09"}
 
 
 @pytest.fixture
-def client(store: EmbeddedLedger) -> Iterator[Client]:
-    with wired_with(settings=Settings(targets={"report": "lambda:Report"}), store=store):
+def client(ledger: EmbeddedLedger) -> Iterator[Client]:
+    with wired_with(settings=Settings(targets={"report": "lambda:Report"}), ledger=ledger):
         yield Client.from_env()
 
 
-def test_a_task_is_scheduled_as_asked_for(client: Client, store: EmbeddedLedger) -> None:
+def test_a_task_is_scheduled_as_asked_for(client: Client, ledger: EmbeddedLedger) -> None:
     taken = client.add(kind="report", payload=PAYLOAD, delay="PT5M", id="report-42", retry={"max_attempts": 3})
     assert (taken.created, taken.task.id, taken.task.due_at) == (True, "report-42", START + 300_000)
-    assert stored_task(store, "report-42").payload == PAYLOAD
-    assert stored_task(store, "report-42").retry == RetryPolicy(max_attempts=3)
+    assert stored_task(ledger, "report-42").payload == PAYLOAD
+    assert stored_task(ledger, "report-42").retry == RetryPolicy(max_attempts=3)
 
 
 def test_times_may_be_pythons_own(client: Client) -> None:
@@ -56,8 +56,8 @@ def test_without_an_id_each_add_makes_a_task_and_with_one_the_second_keeps_the_f
     assert [client.add(kind="report", payload={}, id="a").created for _ in range(2)] == [True, False]
 
 
-def test_many_are_added_at_once_each_with_what_add_would_have_answered(client: Client, store: EmbeddedLedger) -> None:
-    bring(store, "dead")
+def test_many_are_added_at_once_each_with_what_add_would_have_answered(client: Client, ledger: EmbeddedLedger) -> None:
+    bring(ledger, "dead")
     dead, added, again = client.add_many(
         [
             {"kind": "report", "payload": {}, "id": "a"},
@@ -69,10 +69,10 @@ def test_many_are_added_at_once_each_with_what_add_would_have_answered(client: C
     assert isinstance(added, AddResult)
     assert isinstance(again, AddResult)
     assert (added.created, added.task.due_at, again.created) == (True, START + 60_000, False)
-    assert stored_task(store, "b").payload == PAYLOAD
+    assert stored_task(ledger, "b").payload == PAYLOAD
 
 
-def test_of_many_all_are_well_formed_or_none_is_added(client: Client, store: EmbeddedLedger) -> None:
+def test_of_many_all_are_well_formed_or_none_is_added(client: Client, ledger: EmbeddedLedger) -> None:
     with pytest.raises(errors.InvalidInput) as caught:
         client.add_many(
             [
@@ -84,14 +84,14 @@ def test_of_many_all_are_well_formed_or_none_is_added(client: Client, store: Emb
     assert {problem.field for problem in caught.value.problems} == {"tasks.1.kind", "tasks.2.deadline"}
     with pytest.raises(errors.InvalidInput, match=r"tasks\.0\.delay: must be a duration"):
         client.add_many([{"kind": "report", "payload": {}, "delay": "soon"}])
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
-def test_every_wrong_field_is_named_and_nothing_added(client: Client, store: EmbeddedLedger) -> None:
+def test_every_wrong_field_is_named_and_nothing_added(client: Client, ledger: EmbeddedLedger) -> None:
     with pytest.raises(errors.InvalidInput) as caught:
         client.add(kind="report", payload=[], id="no spaces", delay="soon", colour="red")
     assert {problem.field for problem in caught.value.problems} == {"payload", "id", "delay", "colour"}
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
 def test_a_payload_has_the_bound_that_a_request_has(client: Client) -> None:
@@ -108,24 +108,24 @@ def test_a_kind_that_nothing_runs_is_refused(client: Client) -> None:
 
 
 def finished_elsewhere(
-    client: Client, store: EmbeddedLedger, table: ResultsInMemory, *ids: str, result: object = None
+    client: Client, ledger: EmbeddedLedger, table: ResultsInMemory, *ids: str, result: object = None
 ) -> None:
     """Tasks that a function with a results table has worked."""
-    runner = Runner(lambda _kind: lambda _task: Done(result), table, store.now, random.Random(7))
+    runner = Runner(lambda _kind: lambda _task: Done(result), table, ledger.now, random.Random(7))
     for id in ids:
         client.add(kind="report", payload={}, id=id)
-        store.settle(SHARD, [runner.run(claim(store)[0])])
+        ledger.settle(SHARD, [runner.run(claim(ledger)[0])])
 
 
 def test_a_result_in_a_table_that_the_client_does_not_name_is_read_where_its_task_says(
-    client: Client, store: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
+    client: Client, ledger: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, asked = ResultsInMemory(), list[str]()
     monkeypatch.setattr(App, "results_at", lambda _app, place: asked.append(place) or table)
-    with wired_with(settings=Settings(targets={"report": "lambda:Report"}), store=store):
+    with wired_with(settings=Settings(targets={"report": "lambda:Report"}), ledger=ledger):
         client = Client.from_env()
-        finished_elsewhere(client, store, table, "a", result={"pages": 3})
-        finished_elsewhere(client, store, table, "b")
+        finished_elsewhere(client, ledger, table, "a", result={"pages": 3})
+        finished_elsewhere(client, ledger, table, "b")
         assert (client.get("a").result, asked) == ({"pages": 3}, [table.place])
         assert (client.get("b").result, asked) == (None, [table.place]), "it has none, and no table is asked"
         table.results.clear()
@@ -133,10 +133,10 @@ def test_a_result_in_a_table_that_the_client_does_not_name_is_read_where_its_tas
 
 
 def test_a_result_in_a_table_without_boto3_names_the_table_and_what_to_install(
-    client: Client, store: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
+    client: Client, ledger: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finished_elsewhere(client, store, ResultsInMemory(), "a", result=7)
-    finished_elsewhere(client, store, ResultsInMemory(), "b")
+    finished_elsewhere(client, ledger, ResultsInMemory(), "a", result=7)
+    finished_elsewhere(client, ledger, ResultsInMemory(), "b")
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(errors.ResultsUnavailable, match=r"table@eu-west-1 of DynamoDB.*pip install 'duecourse\[aws\]'"):
         client.get("a")
@@ -145,7 +145,7 @@ def test_a_result_in_a_table_without_boto3_names_the_table_and_what_to_install(
 
 
 def test_a_result_in_a_table_without_credentials_says_so(
-    client: Client, store: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    client: Client, ledger: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
@@ -153,34 +153,34 @@ def test_a_result_in_a_table_without_credentials_says_so(
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # another test's has its credentials
-    finished_elsewhere(client, store, ResultsInMemory(), "a", result=7)
+    finished_elsewhere(client, ledger, ResultsInMemory(), "a", result=7)
     with pytest.raises(errors.ResultsUnavailable, match="table@eu-west-1 did not answer: Unable to locate credentials"):
         client.get("a")
 
 
 def test_an_answer_of_a_query_in_a_table_is_read_where_the_ledger_says(
-    client: Client, store: EmbeddedLedger, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    client: Client, ledger: EmbeddedLedger, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = ResultsInMemory()
-    with wired_with(settings=Settings(), store=store, results=table, http=Web(answer(200, {"ready": False}))) as app:
+    with wired_with(settings=Settings(), ledger=ledger, results=table, http=Web(answer(200, {"ready": False}))) as app:
         asked = Client.from_env().query(url="https://api.example.com/r", interval="PT10S", until="ready")
         app.write_deployed()
     clock.advance(10_000)
     queue = queue_of(asked.id)
-    [task] = store.claim(Shard(queue), 1, lease_ms=30_000).tasks
-    runner = Runner(lambda _kind: lambda _task: Done("rows"), table, store.now, random.Random(7))
-    store.settle(Shard(queue), [runner.run(task)])
+    [task] = ledger.claim(Shard(queue), 1, lease_ms=30_000).tasks
+    runner = Runner(lambda _kind: lambda _task: Done("rows"), table, ledger.now, random.Random(7))
+    ledger.settle(Shard(queue), [runner.run(task)])
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(errors.ResultsUnavailable, match="table@eu-west-1"):
         client.get_query(asked.id)
     monkeypatch.setattr(App, "results_at", lambda _app, _place: table)
-    with wired_with(settings=Settings(), store=store):
+    with wired_with(settings=Settings(), ledger=ledger):
         assert Client.from_env().get_query(asked.id).known == Known("rows", START + 10_000)
 
 
-def test_a_task_is_shown_with_its_result(client: Client, store: EmbeddedLedger) -> None:
+def test_a_task_is_shown_with_its_result(client: Client, ledger: EmbeddedLedger) -> None:
     client.add(kind="report", payload={}, id="a")
-    settle(store, claim(store)[0], Ending.DONE, result='{"pages":3}')
+    settle(ledger, claim(ledger)[0], Ending.DONE, result='{"pages":3}')
     assert (client.get("a").status, client.get("a").result) == (Status.DONE, {"pages": 3})
     with pytest.raises(errors.TaskNotFound):
         client.get("b")
@@ -192,8 +192,8 @@ def test_a_task_is_moved_to_an_instant_or_by_a_delay(client: Client) -> None:
     assert client.move("a", due_at="2027-01-01T01:00:00+01:00").due_at == 1_798_761_600_000
 
 
-def test_a_running_task_is_moved_and_cancelled_by_force_alone(client: Client, store: EmbeddedLedger) -> None:
-    bring(store, "leased")
+def test_a_running_task_is_moved_and_cancelled_by_force_alone(client: Client, ledger: EmbeddedLedger) -> None:
+    bring(ledger, "leased")
     with pytest.raises(errors.TaskLeased):
         client.move("a", delay=60)
     with pytest.raises(errors.TaskLeased):
@@ -203,8 +203,8 @@ def test_a_running_task_is_moved_and_cancelled_by_force_alone(client: Client, st
     assert client.get("a").status is Status.CANCELLED
 
 
-def test_a_dead_task_is_replayed(client: Client, store: EmbeddedLedger) -> None:
-    bring(store, "dead")
+def test_a_dead_task_is_replayed(client: Client, ledger: EmbeddedLedger) -> None:
+    bring(ledger, "dead")
     assert client.replay("a").status is Status.SCHEDULED
 
 
@@ -237,14 +237,14 @@ def test_what_names_no_task_is_refused_by_field(client: Client) -> None:
         assert {problem.field for problem in caught.value.problems} == {"id", "queue"}
 
 
-def test_the_dead_are_replayed_and_a_dry_run_replays_none(client: Client, store: EmbeddedLedger) -> None:
+def test_the_dead_are_replayed_and_a_dry_run_replays_none(client: Client, ledger: EmbeddedLedger) -> None:
     for id in "ab":
-        bring(store, "dead", id)
+        bring(ledger, "dead", id)
     told = client.replay_dead(limit=1, dry_run=True)
-    assert ([task.id for task in told.tasks], told.more, store.stats(SHARD).dead) == (["a"], True, 2)
+    assert ([task.id for task in told.tasks], told.more, ledger.stats(SHARD).dead) == (["a"], True, 2)
     told = client.replay_dead(rate={"count": 1, "per": "PT2S"})
     assert [task.due_at - START for task in told.tasks] == [0, 2_000]
-    assert (told.more, store.stats(SHARD).dead) == (False, 0)
+    assert (told.more, ledger.stats(SHARD).dead) == (False, 0)
     with pytest.raises(errors.InvalidInput, match=r"rate\.count"):
         client.replay_dead(rate={"count": 0, "per": 1})
 
@@ -287,9 +287,9 @@ STANDUP: dict[str, Any] = {
 }
 
 
-def test_a_reminder_is_previewed_added_moved_and_cancelled(client: Client, store: EmbeddedLedger) -> None:
+def test_a_reminder_is_previewed_added_moved_and_cancelled(client: Client, ledger: EmbeddedLedger) -> None:
     previewed = client.reminders.preview(**STANDUP)
-    assert store.shards() == []
+    assert ledger.shards() == []
     made = client.reminders.add(**STANDUP)
     assert [DueTask(each.id, each.due_at) for each in previewed] == made.tasks
     assert [each.recipient.channel for each in previewed] == ["email", "phone"] * 2
@@ -303,7 +303,7 @@ def test_a_reminder_is_previewed_added_moved_and_cancelled(client: Client, store
         client.reminders.cancel("standup")
 
 
-def test_a_reminders_wrong_fields_are_named_as_http_names_them(client: Client, store: EmbeddedLedger) -> None:
+def test_a_reminders_wrong_fields_are_named_as_http_names_them(client: Client, ledger: EmbeddedLedger) -> None:
     broken = {
         **STANDUP,
         "id": "a/b",
@@ -330,7 +330,7 @@ def test_a_reminders_wrong_fields_are_named_as_http_names_them(client: Client, s
             named("a/b")
     with pytest.raises(errors.InvalidInput, match="starts_at: "):
         client.reminders.move("standup", starts_at="soon")
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
 def test_the_body_of_a_preview_over_http_gives_the_same_times(client: Client) -> None:
@@ -340,17 +340,17 @@ def test_the_body_of_a_preview_over_http_gives_the_same_times(client: Client) ->
     )
 
 
-def test_a_queue_is_set_and_shown_as_over_http(client: Client, store: EmbeddedLedger) -> None:
+def test_a_queue_is_set_and_shown_as_over_http(client: Client, ledger: EmbeddedLedger) -> None:
     with pytest.raises(errors.QueueNotFound):
         client.get_queue("slow")
     with pytest.raises(errors.QueueNotFound, match="with `create` true"):
         client.set_queue("slow", max_running=3)
-    assert store.shards() == []
+    assert ledger.shards() == []
     shown = client.set_queue(
         "slow", create=True, max_running=3, rate={"count": 5, "per": timedelta(seconds=2)}, lease=90
     )
     expected = QueueSettings(max_running=3, rate=Rate(5, 2_000), lease_ms=90_000)
-    assert shown.settings == expected == store.settings_of(["slow"])[0]
+    assert shown.settings == expected == ledger.settings_of(["slow"])[0]
     client.set_queue("slow", max_running=None)
     assert client.get_queue("slow").settings == replace(expected, max_running=None)
     assert [queue.name for queue in client.list_queues()] == ["slow"]
@@ -360,17 +360,17 @@ def test_each_setting_of_a_queue_can_be_named() -> None:
     assert sorted(QueueFields.__annotations__) == sorted(["create", *(one.name for one in SETTINGS)])
 
 
-def test_a_wrong_setting_of_a_queue_is_named(client: Client, store: EmbeddedLedger) -> None:
+def test_a_wrong_setting_of_a_queue_is_named(client: Client, ledger: EmbeddedLedger) -> None:
     with pytest.raises(errors.InvalidInput, match=r"rate\.count: is required; priority: "):
         client.set_queue("slow", rate={"per": 1}, priority=10)  # type: ignore[typeddict-item]
     with pytest.raises(errors.InvalidInput, match="queue: must be 1 to 64 characters"):
         client.set_queue("a/b", paused=True)
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
-def test_a_query_is_checked_asked_and_found_again(store: EmbeddedLedger) -> None:
+def test_a_query_is_checked_asked_and_found_again(ledger: EmbeddedLedger) -> None:
     web = Web(answer(200, {"ready": True, "rows": 3}))
-    with wired_with(store=store, http=web):
+    with wired_with(ledger=ledger, http=web):
         client = Client.from_env(tenant="team")
         seen = client.query(
             url="https://api.example.com/a", interval=timedelta(seconds=5), until="ready", result="rows"
@@ -383,6 +383,6 @@ def test_a_query_is_checked_asked_and_found_again(store: EmbeddedLedger) -> None
             client.query(url="https://api.example.com/a", interval=0, until="ready")
         with pytest.raises(errors.InvalidInput, match="id: must be the id of a query"):
             client.get_query("a")
-    task = store.get(seen.queue, seen.id, "team")
+    task = ledger.get(seen.queue, seen.id, "team")
     assert task is not None
     assert task.by == "client"

@@ -25,8 +25,8 @@ PAYLOAD = {"month": "2026-09"}
 
 
 @pytest.fixture
-def client(store: EmbeddedLedger) -> Iterator[Client]:
-    with wired_with(settings=Settings(targets={"report": "lambda:Report"}), store=store):
+def client(ledger: EmbeddedLedger) -> Iterator[Client]:
+    with wired_with(settings=Settings(targets={"report": "lambda:Report"}), ledger=ledger):
         yield Client.from_env()
 
 
@@ -147,7 +147,7 @@ def test_the_fastapi_app_of_the_page_adds_a_task_by_one_client() -> None:
         async with app.router.lifespan_context(app):
             return [await answer_here(app, "POST", path) for path in ("/months/2026-10", "/months/2026 10")]
 
-    with wired_with(settings=Settings(targets={"report": "worker"}), store=EmbeddedLedger()):
+    with wired_with(settings=Settings(targets={"report": "worker"}), ledger=EmbeddedLedger()):
         added, wrong = asyncio.run(ask())
     assert added[::2] == (202, {"id": "report-2026-10"})
     assert (wrong[0], [one["field"] for one in wrong[2]["errors"]]) == (422, ["id"])

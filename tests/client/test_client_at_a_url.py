@@ -81,14 +81,14 @@ def test_a_verb_of_a_closed_client_says_so_and_closing_again_is_nothing(verb: st
         assert other.add(**HOOK).created, "closing twice gives back once"
 
 
-def test_a_closed_client_of_the_environment_leaves_the_process_its_connections(store: EmbeddedLedger) -> None:
-    with wired_with(store=store) as app:
+def test_a_closed_client_of_the_environment_leaves_the_process_its_connections(ledger: EmbeddedLedger) -> None:
+    with wired_with(ledger=ledger) as app:
         with Client.from_env() as client:
             client.add(**HOOK, id="a")
         with pytest.raises(errors.ClientClosed):
             client.get("a")
         assert PROCESS.app() is app
-        assert Client.from_env().get("a") == stored_task(store, "a")
+        assert Client.from_env().get("a") == stored_task(ledger, "a")
 
 
 def test_every_wrong_setting_is_named() -> None:

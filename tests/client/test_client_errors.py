@@ -80,9 +80,9 @@ ALSO = {
 
 
 @pytest.fixture
-def client(store: EmbeddedLedger) -> Iterator[Client]:
-    bring(store, "leased")
-    with wired_with(store=store, http=Ready()):
+def client(ledger: EmbeddedLedger) -> Iterator[Client]:
+    bring(ledger, "leased")
+    with wired_with(ledger=ledger, http=Ready()):
         yield Client.from_env()
 
 

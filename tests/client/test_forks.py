@@ -91,7 +91,7 @@ def test_threads_of_a_parent_and_its_children_add_at_once_and_nothing_is_lost(re
     assert told[:-1] == [str(EACH)] * CHILDREN
     assert told[-1] == str([0] * CHILDREN)
     with connect(url) as client:
-        store = Ledger(client)
+        ledger = Ledger(client)
         names = ["first", *(f"{who}-{n}" for who in ("parent", "child0", "child1", "child2") for n in range(EACH))]
-        assert [name for name in names if store.get("default", name) is None] == []
+        assert [name for name in names if ledger.get("default", name) is None] == []
         redis_ledger.check(client)

@@ -335,15 +335,15 @@ class Both:
         self._stores = (own, behind_http)
 
     def _made(self, clock: HandClock) -> tuple[Client, EmbeddedLedger]:
-        store = EmbeddedLedger(clock)
-        self._wire(Settings(targets={"report": "lambda:Report"}), store=store, http=Ready())
+        ledger = EmbeddedLedger(clock)
+        self._wire(Settings(targets={"report": "lambda:Report"}), ledger=ledger, http=Ready())
         client = Client.from_env()
         for state in STATES:
-            bring(store, state, state)
+            bring(ledger, state, state)
         client.reminders.add(**MEETING)
         client.schedules.add(**DAILY)
         client.reminders.add(**WEEKLY)
-        return client, store
+        return client, ledger
 
     def state(self) -> tuple[Any, Any]:
         """All that stands in each."""

@@ -37,7 +37,7 @@ def built(asked: str) -> dict[str, list[Standing]]:
     client = Client.from_env(TENANT)
     dead = _leased(client, "dead")
     ends = [Settlement(id, TENANT, str(token), Ending.DROP, detail="no use") for id, token in dead]
-    PROCESS.app().store.settle(Shard(), ends)
+    PROCESS.app().ledger.settle(Shard(), ends)
     return {
         "leased": _leased(client, "leased"),
         "dead": dead,
@@ -56,7 +56,7 @@ def _added(client: Client, name: str, **fields: Any) -> list[str]:
 
 def _leased(client: Client, name: str) -> list[Standing]:
     _added(client, name)
-    return [(task.id, task.token) for task in PROCESS.app().store.claim(Shard(), EACH, lease_ms=LEASE_MS).tasks]
+    return [(task.id, task.token) for task in PROCESS.app().ledger.claim(Shard(), EACH, lease_ms=LEASE_MS).tasks]
 
 
 def _reminder(client: Client, name: str) -> str:

@@ -41,8 +41,8 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def app(store: EmbeddedLedger) -> Iterator[App]:
-    with wired_with(Settings(egress_allow=LOOPBACK), store=store) as app:
+def app(ledger: EmbeddedLedger) -> Iterator[App]:
+    with wired_with(Settings(egress_allow=LOOPBACK), ledger=ledger) as app:
         yield app
 
 
@@ -55,9 +55,9 @@ def requests(url: str) -> list[dict[str, Any]]:
     return [*named, *valued, *in_path, *in_body]
 
 
-def ledger(store: EmbeddedLedger, queue: str) -> str:
+def records_text(ledger: EmbeddedLedger, queue: str) -> str:
     """All that the ledger keeps of a queue's tasks."""
-    return repr(store.client.hgetall(keys_of("duecourse", Shard(queue)).tasks))
+    return repr(ledger.client.hgetall(keys_of("duecourse", Shard(queue)).tasks))
 
 
 def is_hidden(text: str) -> bool:
@@ -66,7 +66,7 @@ def is_hidden(text: str) -> bool:
 
 @pytest.mark.parametrize("kind", ["poll", "webhook"])
 def test_a_task_is_kept_and_shown_without_it_and_called_with_it(
-    app: App, store: EmbeddedLedger, server: Server, kind: str
+    app: App, ledger: EmbeddedLedger, server: Server, kind: str
 ) -> None:
     more = {"interval": 5, "until": "@"} if kind == "poll" else {}
     wanted = requests(server.url)
@@ -76,37 +76,37 @@ def test_a_task_is_kept_and_shown_without_it_and_called_with_it(
     views = [*answers, ask("GET", "/tasks", query="limit=100")]
     assert [view.text for view in views if not is_hidden(view.text)] == []
     assert "•••" in json.dumps(views[-1].body, ensure_ascii=False)
-    assert is_hidden(ledger(store, "default"))
+    assert is_hidden(records_text(ledger, "default"))
     while app.drainer.drain([Shard()], ample).claimed:
         pass
-    assert is_hidden(ledger(store, "default"))
+    assert is_hidden(records_text(ledger, "default"))
     got = [json.dumps([asked.path, dict(asked.headers), asked.body.decode()]) for asked in server.asked]
     assert len(got) == len(wanted)
     assert [one for one in got if is_hidden(one)] == []
 
 
 def test_a_query_is_kept_and_shown_without_it_and_called_with_it(
-    app: App, store: EmbeddedLedger, server: Server
+    app: App, ledger: EmbeddedLedger, server: Server
 ) -> None:
     for one in requests(server.url):
         answer = ask("POST", "/queries", {**one, "interval": 5, "until": "@"})
         assert answer.status == 502
         queue = queue_of(answer.body["task"])
         shown = ask("GET", f"/queries/{answer.body['task']}")
-        assert is_hidden(answer.text + shown.text + ledger(store, queue))
+        assert is_hidden(answer.text + shown.text + records_text(ledger, queue))
     assert len(server.asked) == len(requests(server.url))
     assert app.queues
 
 
 def test_a_notification_goes_to_an_address_with_it_that_nobody_is_shown(
-    app: App, store: EmbeddedLedger, server: Server
+    app: App, ledger: EmbeddedLedger, server: Server
 ) -> None:
     notify = {"url": f"{server.url}/told/{FORMS['slack']}"}
     body = {"id": "a", "kind": "webhook", "payload": {"url": server.url}, "retry": {"max_attempts": 1}}
     added = ask("POST", "/tasks", {**body, "notify_done": notify})
-    assert is_hidden(added.text + ledger(store, "default"))
+    assert is_hidden(added.text + records_text(ledger, "default"))
     while app.drainer.drain([Shard()], ample).claimed:
         pass
     assert server.asked[-1].path == f"/told/{FORMS['slack']}"
     assert is_hidden(ask("GET", "/tasks", query="limit=100").text)
-    assert is_hidden(ledger(store, "default"))
+    assert is_hidden(records_text(ledger, "default"))

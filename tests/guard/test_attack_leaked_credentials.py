@@ -47,12 +47,14 @@ class Echo:
         return HttpAnswer(403, {}, b"no user for " + request.headers["authorization"].removeprefix("Bearer ").encode())
 
 
-def test_a_token_that_an_excerpt_cuts_is_no_part_of_an_error(store: EmbeddedLedger, wire: Wire) -> None:
-    app = wire(Settings(), store=store, http=Echo())
+def test_a_token_that_an_excerpt_cuts_is_no_part_of_an_error(ledger: EmbeddedLedger, wire: Wire) -> None:
+    app = wire(Settings(), ledger=ledger, http=Echo())
     payload = {"url": "https://api.example.com/", "headers": {"Authorization": f"Bearer {LONG}"}}
-    app.store.add(app.seals.sealed([NewTask("a", "poll", dump_json({**payload, "interval": "PT1S", "until": "done"}))]))
+    app.ledger.add(
+        app.seals.sealed([NewTask("a", "poll", dump_json({**payload, "interval": "PT1S", "until": "done"}))])
+    )
     assert app.drainer.drain([SHARD], ample).dead == 1
-    error = stored_task(store).error
+    error = stored_task(ledger).error
     assert error.endswith(f"answered 403: no user for {MASK}…")
     assert LONG[:6] not in error
 
@@ -73,15 +75,15 @@ def failing(task: Task) -> Retry:
 
 
 def test_an_error_of_a_function_has_no_credential_of_its_task(
-    store: EmbeddedLedger, wire: Wire, caplog: pytest.LogCaptureFixture
+    ledger: EmbeddedLedger, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
     invoker = Lambda()
-    app = wire(Settings(targets={"report": "lambda:Report"}), store=store, invoker=invoker)
-    app.store.add(app.seals.sealed([NewTask(id, "report", dump_json({"password": SECRET})) for id in "ab"]))
+    app = wire(Settings(targets={"report": "lambda:Report"}), ledger=ledger, invoker=invoker)
+    app.ledger.add(app.seals.sealed([NewTask(id, "report", dump_json({"password": SECRET})) for id in "ab"]))
     app.drainer.drain([SHARD], ample)
     for _, event in invoker.sent:
         failing(json.loads(json.dumps(event)), Context())
-    raised, returned = (stored_task(store, id).error for id in "ab")
+    raised, returned = (stored_task(ledger, id).error for id in "ab")
     assert re.fullmatch(rf"LookupError: no user for {MASK} at \S*test_attack_leaked_credentials\.py:\d+", raised)
     assert returned == f"no user for {MASK}"
     assert SECRET not in caplog.text
@@ -198,9 +200,9 @@ def test_many_values_below_a_long_name_take_no_more_room_than_they_have() -> Non
     assert len(dump_json(found.values)) < 2 * len(text)
 
 
-def test_without_a_key_each_credential_is_named_in_short(store: EmbeddedLedger) -> None:
+def test_without_a_key_each_credential_is_named_in_short(ledger: EmbeddedLedger) -> None:
     with pytest.raises(InvalidInput) as raised:
-        seals_of(store, None).check("payload", {"n" * 100_000: ["x://a@b"] * 10_000})
+        seals_of(ledger, None).check("payload", {"n" * 100_000: ["x://a@b"] * 10_000})
     assert sum(len(one.field) for one in raised.value.problems) < 30_000
 
 
@@ -221,10 +223,10 @@ class Slow:
         raise SealUnavailable("KMS is away")
 
 
-def test_a_key_that_does_not_answer_is_asked_by_one_thread(store: EmbeddedLedger) -> None:
-    seals_of(store).sealed([NewTask("a", "report", dump_json({"password": SECRET}))])
+def test_a_key_that_does_not_answer_is_asked_by_one_thread(ledger: EmbeddedLedger) -> None:
+    seals_of(ledger).sealed([NewTask("a", "report", dump_json({"password": SECRET}))])
     slow = Slow(8)
-    seals = seals_of(store, slow)
+    seals = seals_of(ledger, slow)
 
     def ask(_: int) -> str:
         with pytest.raises(SealUnavailable) as raised:
@@ -252,21 +254,21 @@ def test_an_answer_in_another_encoding_tells_no_credential_either(encoding: str)
     [" null", " []", " {", ' {"seal": [1], "shown": {}}', ' {"seal": "a.b"}', ' {"shown": {}}', " " + "[" * 100_000],
     ids=lambda text: text[:20],
 )
-def test_a_seal_that_somebody_damaged_ends_its_task_alone(store: EmbeddedLedger, wire: Wire, text: str) -> None:
-    app = wire(Settings(), store=store, kinds={"poll": lambda _: None})
-    store.add([NewTask("a", "poll", text), NewTask("b", "poll")])
+def test_a_seal_that_somebody_damaged_ends_its_task_alone(ledger: EmbeddedLedger, wire: Wire, text: str) -> None:
+    app = wire(Settings(), ledger=ledger, kinds={"poll": lambda _: None})
+    ledger.add([NewTask("a", "poll", text), NewTask("b", "poll")])
     drained = app.drainer.drain([SHARD], ample)
     assert (drained.dead, drained.done) == (1, 1)
-    assert "sealed credentials" in stored_task(store).error
+    assert "sealed credentials" in stored_task(ledger).error
 
 
 @pytest.mark.parametrize("away", [False, True])
 def test_an_error_of_a_worker_outside_has_no_credential_of_its_task(
-    store: EmbeddedLedger, wire: Wire, away: bool
+    ledger: EmbeddedLedger, wire: Wire, away: bool
 ) -> None:
-    app = wire(Settings(), store=store)
-    app.store.add(app.seals.sealed([NewTask("a", "poll", dump_json({"password": SECRET}))]))
-    app = wire(Settings(), store=store, **({"wrapping": Slow(1)} if away else {}))
-    [task] = store.claim(SHARD, 1, lease_ms=1_000).tasks
+    app = wire(Settings(), ledger=ledger)
+    app.ledger.add(app.seals.sealed([NewTask("a", "poll", dump_json({"password": SECRET}))]))
+    app = wire(Settings(), ledger=ledger, **({"wrapping": Slow(1)} if away else {}))
+    [task] = ledger.claim(SHARD, 1, lease_ms=1_000).tasks
     app.leases.settle("default", Lease.of(task), Retry(error=f"no user for {SECRET}"))
-    assert stored_task(store).error == (UNCLEARED if away else f"no user for {MASK}")
+    assert stored_task(ledger).error == (UNCLEARED if away else f"no user for {MASK}")

@@ -18,7 +18,7 @@ from duecourse_local.harness.options import Options
 from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
 from tests.support.http_server import ReceivedRequest, Reply, Server, answering
-from tests.support.level_store import level_store
+from tests.support.level_ledger import level_ledger
 from tests.support.matrix import MATRIX
 from tests.support.wait import until
 from tests.support.wired import wired_with
@@ -169,11 +169,11 @@ def test_a_reminder_is_sealed_and_written_out_as_its_recipient_reads_it(scene: S
 
 def test_a_ledger_in_a_folder_has_no_credential_on_the_disk(tmp_path: Path) -> None:
     payload = {"url": f"https://api.example.com/x?key={KEY}", "headers": HEADERS, "body": {"client_secret": FIELD}}
-    with level_store(tmp_path / "ledger") as store, wired_with(store=store) as app:
+    with level_ledger(tmp_path / "ledger") as ledger, wired_with(ledger=ledger) as app:
         notify = f"https://hooks.example.com/?token={PATH}"
-        app.store.add(app.seals.sealed([NewTask("a", "webhook", json.dumps(payload), notify=notify)]))
-        [task] = store.claim(Shard(), 1, lease_ms=60_000).tasks
-        store.settle(Shard(), [Settlement.of(task, Ending.DROP, detail="why")])
+        app.ledger.add(app.seals.sealed([NewTask("a", "webhook", json.dumps(payload), notify=notify)]))
+        [task] = ledger.claim(Shard(), 1, lease_ms=60_000).tasks
+        ledger.settle(Shard(), [Settlement.of(task, Ending.DROP, detail="why")])
     files = {path.name: path.read_bytes() for path in (tmp_path / "ledger").rglob("*") if path.is_file()}
     assert b"api.example.com" in b"".join(files.values())
     assert found_in(files) == []

@@ -55,7 +55,7 @@ class Scene(NamedTuple):
     """An App with more threads than calls at one place, and a slow host and a quick one to call."""
 
     app: App
-    store: EmbeddedLedger
+    ledger: EmbeddedLedger
     held: Held
     slow: Server
     quick: Server
@@ -71,7 +71,7 @@ class Scene(NamedTuple):
             self.add(f"slow-{n}", f"http://{NAMES[n % len(NAMES)]}:{port}/{n}")
 
     def task(self, id: str) -> Task:
-        found = self.store.get("default", id)
+        found = self.ledger.get("default", id)
         assert found is not None
         return found
 
@@ -85,9 +85,9 @@ def scene() -> Iterator[Scene]:
     resolver = Names({name: [["127.0.0.1"]] for name in NAMES}).resolver
     given = Settings(parallel=THREADS, egress_allow="127.0.0.1")
     with answering(held) as slow, answering(lambda _: Reply()) as quick:
-        http, store = GuardedHttpClient(THREADS, HERE, resolver, at_once=given.host_calls), EmbeddedLedger()
-        with wired_with(given, store=store, http=http) as app:
-            yield Scene(app, store, held, slow, quick)
+        http, ledger = GuardedHttpClient(THREADS, HERE, resolver, at_once=given.host_calls), EmbeddedLedger()
+        with wired_with(given, ledger=ledger, http=http) as app:
+            yield Scene(app, ledger, held, slow, quick)
         http.close()
 
 

@@ -231,18 +231,18 @@ def names() -> Names:
 
 
 @pytest.fixture(autouse=True)
-def app(store: EmbeddedLedger, names: Names) -> Iterator[App]:
+def app(ledger: EmbeddedLedger, names: Names) -> Iterator[App]:
     """The deployed default: nothing is listed, and the caller is the real one, over a resolver of the test's."""
     senders = dict.fromkeys(("email", "phone"), Outbox())
     with (
         closing(GuardedHttpClient(4, resolve=names.resolver)) as http,
-        wired_with(store=store, http=http, senders=senders) as app,
+        wired_with(ledger=ledger, http=http, senders=senders) as app,
     ):
         yield app
 
 
-def dead_of(store: EmbeddedLedger, queue: str) -> list[Task]:
-    return store.page(queue, TaskFilter(Status.DEAD), None, 10).tasks
+def dead_of(ledger: EmbeddedLedger, queue: str) -> list[Task]:
+    return ledger.page(queue, TaskFilter(Status.DEAD), None, 10).tasks
 
 
 def test_there_are_enough_of_them() -> None:
@@ -252,34 +252,34 @@ def test_there_are_enough_of_them() -> None:
 @pytest.mark.parametrize("url", AT_THE_DOOR, ids=ascii)
 @pytest.mark.parametrize("door", DOORS)
 def test_a_url_that_can_be_judged_is_rejected_by_its_fields_name_and_changes_nothing(
-    store: EmbeddedLedger, door: str, url: str
+    ledger: EmbeddedLedger, door: str, url: str
 ) -> None:
     seen, way = dialled(), DOORS[door]
     assert list(wrong(ask("POST", way.path, way.body(url)))) == [way.field]
-    queues = [shard.queue for shard in store.shards()]
+    queues = [shard.queue for shard in ledger.shards()]
     assert (queues, seen) == ([], [])
 
 
-def worked(app: App, store: EmbeddedLedger, door: str) -> Task:
+def worked(app: App, ledger: EmbeddedLedger, door: str) -> Task:
     """The task of a door, dead once something has tried to work it."""
     queue = DOORS[door].queue
     if door == "notification":
-        (task,) = store.claim(Shard(), 1, lease_ms=1_000).tasks
-        settle(store, task, Ending.DONE)
+        (task,) = ledger.claim(Shard(), 1, lease_ms=1_000).tasks
+        settle(ledger, task, Ending.DONE)
     app.drainer.drain([Shard(queue)], ample)
-    (dead,) = dead_of(store, queue)
+    (dead,) = dead_of(ledger, queue)
     return dead
 
 
 @pytest.mark.parametrize("url", NAMED, ids=ascii)
 @pytest.mark.parametrize("door", [door for door in DOORS if door != "query"])
 def test_a_name_that_leads_there_ends_its_task_dead_for_egress_and_nobody_is_dialled(
-    app: App, store: EmbeddedLedger, names: Names, door: str, url: str
+    app: App, ledger: EmbeddedLedger, names: Names, door: str, url: str
 ) -> None:
     seen, way = dialled(), DOORS[door]
     answer = ask("POST", way.path, way.body(url))
     assert answer.status in {200, 201}, answer
-    dead = worked(app, store, door)
+    dead = worked(app, ledger, door)
     assert dead.error.startswith("egress: leads to an address ")
     assert seen == []
     assert [name.removesuffix(".") for name in names.asked] == [name_of(url)], "it is looked up once"
@@ -294,9 +294,9 @@ def test_a_query_to_such_a_name_fails_and_says_why(url: str) -> None:
     assert answer.body["detail"].startswith("egress: leads to an address ")
 
 
-def test_a_task_that_died_of_it_can_be_replayed(app: App, store: EmbeddedLedger) -> None:
+def test_a_task_that_died_of_it_can_be_replayed(app: App, ledger: EmbeddedLedger) -> None:
     ask("POST", "/tasks", DOORS["webhook"].body("http://redis:6379/"))
-    assert worked(app, store, "webhook").id == "a"
+    assert worked(app, ledger, "webhook").id == "a"
     assert ask("POST", "/tasks/a/replay").body["task"]["state"] == "scheduled"
 
 
@@ -312,14 +312,14 @@ HEADERS = [
 @pytest.mark.parametrize("name", HEADERS, ids=ascii)
 @pytest.mark.parametrize("door", ["poll", "webhook", "batch", "query"])
 def test_a_header_that_is_not_a_callers_to_give_is_rejected_by_its_fields_name(
-    store: EmbeddedLedger, door: str, name: str
+    ledger: EmbeddedLedger, door: str, name: str
 ) -> None:
     way = DOORS[door]
     body = way.body("https://public.example/")
     payload = body["tasks"][0]["payload"] if door == "batch" else body.get("payload", body)
     payload["headers"] = {"accept": "a/b", name: "1"}
     assert list(wrong(ask("POST", way.path, body))) == [way.field.replace("url", "headers")]
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
 @pytest.mark.parametrize("value", ["1\r\nHost: internal", "1\nx: y", "\x00", "caf\u00e9", "x" * 4_097], ids=ascii)
@@ -332,22 +332,22 @@ def test_a_headers_value_that_would_begin_another_one_is_rejected(value: str) ->
 @pytest.mark.parametrize(
     "url", ["http://\uff4dapped.example/", "http://a..b/", "http://[v1.x]/", f"http://{'a' * 64}/"]
 )
-def test_a_host_that_no_resolver_takes_ends_its_task_dead(app: App, store: EmbeddedLedger, url: str) -> None:
+def test_a_host_that_no_resolver_takes_ends_its_task_dead(app: App, ledger: EmbeddedLedger, url: str) -> None:
     seen = dialled()
     ask("POST", "/tasks", DOORS["webhook"].body(url))
-    assert worked(app, store, "webhook").error.startswith("url: ")
+    assert worked(app, ledger, "webhook").error.startswith("url: ")
     assert seen == []
 
 
 @pytest.mark.parametrize("url", AT_THE_DOOR, ids=ascii)
-def test_the_client_and_a_queues_messages_are_judged_alike(store: EmbeddedLedger, url: str) -> None:
+def test_the_client_and_a_queues_messages_are_judged_alike(ledger: EmbeddedLedger, url: str) -> None:
     body = DOORS["webhook"].body(url)
     with pytest.raises(InvalidInput) as caught:
         Client.from_env().add(**body)
     assert [problem.field for problem in caught.value.problems] == ["payload.url"]
     answer = invoke("enqueue_message", sqs_event(json.dumps(body)))
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
 @pytest.mark.usefixtures("app")

@@ -23,9 +23,9 @@ HEADERS = {"Authorization": "Bearer HIDDEN", "Cookie": "HIDDEN", "x-api-key": "H
 
 
 @pytest.fixture(autouse=True)
-def app(store: EmbeddedLedger) -> Iterator[App]:
+def app(ledger: EmbeddedLedger) -> Iterator[App]:
     """Parts that call for real, on the same ledger."""
-    with wired_with(Settings(egress_allow=LOOPBACK), store=store) as app:
+    with wired_with(Settings(egress_allow=LOOPBACK), ledger=ledger) as app:
         yield app
 
 
@@ -65,17 +65,17 @@ def test_a_task_is_worked_with_its_credentials_and_shown_without_them(app: App) 
     assert task["notify_done"]["include"] == ["payload"]
 
 
-def test_a_replayed_answer_is_masked_as_the_first_was(store: EmbeddedLedger) -> None:
+def test_a_replayed_answer_is_masked_as_the_first_was(ledger: EmbeddedLedger) -> None:
     body = poll("http://127.0.0.1:9", delay=60)
     first, again = (ask("POST", "/tasks", body, idempotency_key=KEY) for _ in range(2))
     assert (first.status, first) == (201, again)
     assert "HIDDEN" not in first.text
-    assert "HIDDEN" not in store.get("default", "a").payload_json  # type: ignore[union-attr]
+    assert "HIDDEN" not in ledger.get("default", "a").payload_json  # type: ignore[union-attr]
 
 
-def test_an_error_that_tells_of_credentials_is_kept_and_shown_without_them(store: EmbeddedLedger) -> None:
+def test_an_error_that_tells_of_credentials_is_kept_and_shown_without_them(ledger: EmbeddedLedger) -> None:
     ask("POST", "/tasks", poll("http://127.0.0.1:9"))
-    (task,) = claim(store)
+    (task,) = claim(ledger)
     error = "401 for https://a:HIDDEN@b.example/?c=HIDDEN with Authorization: Bearer HIDDEN"
     body = {"token": task.token, "outcome": "retry", "error": error}
     assert ask("POST", "/tasks/a/settle", body).status == 200
@@ -116,17 +116,17 @@ def test_a_reminder_is_shown_without_them_and_written_out_as_it_is_read() -> Non
     assert message["text"] == "Join https://meet.example.com/?pwd=HIDDEN", "this is what Ada reads"
 
 
-def test_a_preview_is_answered_and_never_kept(store: EmbeddedLedger) -> None:
+def test_a_preview_is_answered_and_never_kept(ledger: EmbeddedLedger) -> None:
     body = MEETING | {"data": {"password": "HIDDEN"}, "message": "{{ data.password }}"}
     for _ in range(2):
         assert "HIDDEN" in ask("POST", "/reminders/preview", body, idempotency_key=KEY).text
-    assert store.client.hgetall(requests_keys("duecourse")[0]) == {}
+    assert ledger.client.hgetall(requests_keys("duecourse")[0]) == {}
 
 
-def test_a_notification_that_waits_is_shown_without_its_address(store: EmbeddedLedger) -> None:
+def test_a_notification_that_waits_is_shown_without_its_address(ledger: EmbeddedLedger) -> None:
     notify = {"url": "http://127.0.0.1:9/told?token=HIDDEN"}
     ask("POST", "/tasks", poll("http://127.0.0.1:9", notify_done=notify))
-    settle(store, *claim(store), Ending.DROP, detail="no")
+    settle(ledger, *claim(ledger), Ending.DROP, detail="no")
     shown = seen("/tasks")
     assert "/told?token=•••" in shown
     assert "HIDDEN" not in shown

@@ -80,27 +80,27 @@ def worked() -> list[Task]:
 
 
 @pytest.fixture
-def app(store: EmbeddedLedger, invoker: Lambda, broker: Broker, worked: list[Task]) -> Iterator[App]:
+def app(ledger: EmbeddedLedger, invoker: Lambda, broker: Broker, worked: list[Task]) -> Iterator[App]:
     def work(task: Task) -> Done:
         worked.append(task)
         return Done()
 
     parts = {"invoker": invoker, "brokers": {"sqs": broker}, "kinds": {"poll": work, "webhook": work}}
-    with wired_with(Settings(targets=TARGETS), store=store, **parts) as app:
+    with wired_with(Settings(targets=TARGETS), ledger=ledger, **parts) as app:
         yield app
 
 
 def add(app: App, id: str = "a", kind: str = "poll", **fields: Any) -> Task:
     task = NewTask(id, kind, dump_json(SECRET), **fields)
-    app.store.add(app.seals.sealed([task]))
-    kept = app.store.get(task.queue, id, task.tenant)
+    app.ledger.add(app.seals.sealed([task]))
+    kept = app.ledger.get(task.queue, id, task.tenant)
     assert kept
     return kept
 
 
 def put(app: App, field: str, value: str | bytes) -> None:
     """Write into the ledger's own hash of records, as somebody with Redis's password may."""
-    app.store.client.hset(keys_of("duecourse", SHARD).tasks, field, value)  # type: ignore[attr-defined]
+    app.ledger.client.hset(keys_of("duecourse", SHARD).tasks, field, value)  # type: ignore[attr-defined]
 
 
 def test_a_ledger_keeps_what_is_shown_and_the_worker_gets_what_was_sent(app: App, worked: list[Task]) -> None:
@@ -171,15 +171,15 @@ def test_what_is_shown_and_what_is_sealed_are_two_halves_of_one_payload(value: A
 def test_a_payload_that_looks_like_a_sealed_one_is_a_payload(app: App, worked: list[Task]) -> None:
     kept = add(app)
     forged = {"seal": json.loads(kept.payload_json)["seal"], "shown": {"url": "https://evil.example"}}
-    app.store.add(app.seals.sealed([NewTask("b", "poll", dump_json(forged))]))
+    app.ledger.add(app.seals.sealed([NewTask("b", "poll", dump_json(forged))]))
     app.drainer.drain([SHARD], ample)
     assert [task.payload for task in worked if task.id == "b"] == [forged]
 
 
 def test_a_payload_too_deep_to_be_gone_through_is_sealed_whole(app: App, worked: list[Task]) -> None:
     text = "[" * 200 + '"https://a:hidden@b.example"' + "]" * 200
-    app.store.add(app.seals.sealed([NewTask("deep", "poll", text)]))
-    kept = app.store.get("default", "deep")
+    app.ledger.add(app.seals.sealed([NewTask("deep", "poll", text)]))
+    kept = app.ledger.get("default", "deep")
     assert kept
     assert kept.payload == "•••"
     app.drainer.drain([SHARD], ample)
@@ -201,12 +201,12 @@ def test_a_seal_that_does_not_open_ends_its_task_dead_and_says_why(app: App, wor
     id = "b" if change == "copied" else "a"
     # Past the seals, as somebody with Redis's password may.
     tenant = "acme" if change == "to_a_tenant" else "-"
-    app.store.add([NewTask(id, "poll", text, tenant=tenant, on_duplicate=OnDuplicate.REPLACE)])
+    app.ledger.add([NewTask(id, "poll", text, tenant=tenant, on_duplicate=OnDuplicate.REPLACE)])
     if change in {"copied", "to_a_tenant"}:
-        app.store.cancel("default", ["a"])
+        app.ledger.cancel("default", ["a"])
     drained = app.drainer.drain([SHARD], ample)
     assert (drained.dead, worked) == (1, [])
-    dead = app.store.get("default", id, tenant)
+    dead = app.ledger.get("default", id, tenant)
     assert dead
     assert (dead.status, dead.attempt) == (Status.DEAD, 1)
     assert "the sealed credentials of this task cannot be opened" in dead.error
@@ -214,7 +214,7 @@ def test_a_seal_that_does_not_open_ends_its_task_dead_and_says_why(app: App, wor
 
 def test_an_untouched_copy_of_a_record_opens(app: App, worked: list[Task]) -> None:
     kept = add(app)
-    app.store.add([NewTask("a", "poll", kept.payload_json, on_duplicate=OnDuplicate.REPLACE)])
+    app.ledger.add([NewTask("a", "poll", kept.payload_json, on_duplicate=OnDuplicate.REPLACE)])
     app.drainer.drain([SHARD], ample)
     assert [task.payload for task in worked] == [SECRET]
 
@@ -227,46 +227,46 @@ def billing(task: Task) -> Again:
 
 
 def test_a_task_that_a_broker_delivered_is_sealed_when_it_is_to_run_again(
-    app: App, store: EmbeddedLedger, broker: Broker, caplog: pytest.LogCaptureFixture
+    app: App, ledger: EmbeddedLedger, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     add(app, kind="bill")
     app.drainer.drain([SHARD], ample)
     [message] = broker.queues["bills"].values()
     event = sqs_event(json.dumps(message))
     assert billing.on(app)(event, Context()) == {"batchItemFailures": []}
-    kept = store.get("default", "a")
+    kept = ledger.get("default", "a")
     assert kept
     assert kept.status is Status.SCHEDULED
     assert "hidden" not in repr(kept)
-    with wired_with(store=store, wrapping=None) as keyless:
+    with wired_with(ledger=ledger, wrapping=None) as keyless:
         assert billing.on(keyless)(event, Context()) == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
     assert "the ledger did not accept it back: payload.url: holds a credential" in caplog.text
 
 
 def test_a_handed_over_task_whose_seal_does_not_open_is_dead_too(app: App, invoker: Lambda) -> None:
     kept = add(app, kind="report")
-    app.store.cancel("default", ["a"])
-    app.store.add([NewTask("b", "report", kept.payload_json)])
+    app.ledger.cancel("default", ["a"])
+    app.ledger.add([NewTask("b", "report", kept.payload_json)])
     assert app.drainer.drain([SHARD], ample).dead == 1
     assert invoker.sent == []
 
 
 @pytest.mark.parametrize("kind", ["poll", "report"])
 def test_a_key_that_is_away_delays_a_task_and_spends_no_attempt(
-    store: EmbeddedLedger, clock: HandClock, worked: list[Task], invoker: Lambda, kind: str
+    ledger: EmbeddedLedger, clock: HandClock, worked: list[Task], invoker: Lambda, kind: str
 ) -> None:
     key = Counting()
     kinds = {"poll": worked.append}
     with wired_with(
-        Settings(targets=TARGETS), store=store, kinds=kinds, invoker=invoker, wrapping=Counting()
+        Settings(targets=TARGETS), ledger=ledger, kinds=kinds, invoker=invoker, wrapping=Counting()
     ) as adding:
         add(adding, kind=kind)
-    with wired_with(Settings(targets=TARGETS), store=store, kinds=kinds, invoker=invoker, wrapping=key) as app:
+    with wired_with(Settings(targets=TARGETS), ledger=ledger, kinds=kinds, invoker=invoker, wrapping=key) as app:
         key.away = True
         for _ in range(12):
             assert app.drainer.drain([SHARD], ample).released == 1
             clock.advance(60_000)
-        waiting = store.get("default", "a")
+        waiting = ledger.get("default", "a")
         assert waiting
         assert (waiting.attempt, waiting.status) == (1, Status.SCHEDULED)
         assert "KMS is away" in str(waiting.log)
@@ -275,44 +275,44 @@ def test_a_key_that_is_away_delays_a_task_and_spends_no_attempt(
     assert len(worked) + len(invoker.sent) == 1
 
 
-def test_a_process_without_a_key_lets_sealed_tasks_wait(store: EmbeddedLedger, app: App, worked: list[Task]) -> None:
+def test_a_process_without_a_key_lets_sealed_tasks_wait(ledger: EmbeddedLedger, app: App, worked: list[Task]) -> None:
     add(app)
-    with wired_with(store=store, wrapping=None, kinds={"poll": worked.append}) as keyless:
+    with wired_with(ledger=ledger, wrapping=None, kinds={"poll": worked.append}) as keyless:
         assert keyless.drainer.drain([SHARD], ample).released == 1
-    waiting = store.get("default", "a")
+    waiting = ledger.get("default", "a")
     assert waiting
     assert "DUECOURSE_SEAL_KEY is not set here" in str(waiting.log)
     assert worked == []
 
 
-def test_an_add_while_the_key_is_away_adds_nothing(store: EmbeddedLedger) -> None:
+def test_an_add_while_the_key_is_away_adds_nothing(ledger: EmbeddedLedger) -> None:
     key = Counting()
     key.away = True
-    with wired_with(store=store, wrapping=key) as app, pytest.raises(SealUnavailable, match="KMS is away"):
+    with wired_with(ledger=ledger, wrapping=key) as app, pytest.raises(SealUnavailable, match="KMS is away"):
         add(app)
-    assert store.get("default", "a") is None
+    assert ledger.get("default", "a") is None
 
 
-def test_a_data_key_is_made_once_and_unwrapped_once_a_process(store: EmbeddedLedger) -> None:
+def test_a_data_key_is_made_once_and_unwrapped_once_a_process(ledger: EmbeddedLedger) -> None:
     first, second = Counting(), Counting()
-    with wired_with(store=store, wrapping=first, kinds={"poll": lambda _: None}) as app:
+    with wired_with(ledger=ledger, wrapping=first, kinds={"poll": lambda _: None}) as app:
         for number in range(5):
             add(app, f"a{number}")
-    with wired_with(store=store, wrapping=second, kinds={"poll": lambda _: None}) as app:
+    with wired_with(ledger=ledger, wrapping=second, kinds={"poll": lambda _: None}) as app:
         assert app.drainer.drain([SHARD], ample).done == 5
         add(app, "b")
     assert (first.asked, second.asked) == (["new"], ["unwrap"])
 
 
-def test_a_task_without_a_credential_asks_neither_the_key_nor_the_ledger(store: EmbeddedLedger) -> None:
+def test_a_task_without_a_credential_asks_neither_the_key_nor_the_ledger(ledger: EmbeddedLedger) -> None:
     key = Counting()
     plain = dump_json({"url": "https://example.com/hooks/orders", "body": {"order": 7}})
-    with wired_with(store=store, wrapping=key) as app:
-        app.store.add(app.seals.sealed([NewTask("a", "webhook", plain, notify="https://example.com/done")]))
-    kept = store.get("default", "a")
+    with wired_with(ledger=ledger, wrapping=key) as app:
+        app.ledger.add(app.seals.sealed([NewTask("a", "webhook", plain, notify="https://example.com/done")]))
+    kept = ledger.get("default", "a")
     assert kept
     assert (kept.payload_json, kept.notify, key.asked) == (plain, "https://example.com/done", [])
-    assert store.seal_keys().current() is None
+    assert ledger.seal_keys().current() is None
 
 
 def test_after_a_rotation_new_tasks_have_another_key_and_old_ones_still_open(app: App, worked: list[Task]) -> None:
@@ -326,8 +326,8 @@ def test_after_a_rotation_new_tasks_have_another_key_and_old_ones_still_open(app
     assert [task.payload for task in worked] == [SECRET] * 2
 
 
-def test_another_process_seals_with_the_newer_key_at_its_next_add(store: EmbeddedLedger) -> None:
-    one, other = seals_of(store), seals_of(store)
+def test_another_process_seals_with_the_newer_key_at_its_next_add(ledger: EmbeddedLedger) -> None:
+    one, other = seals_of(ledger), seals_of(ledger)
     task = NewTask("a", "poll", dump_json(SECRET))
     one.sealed([task])
     made = other.rotate()
@@ -336,23 +336,23 @@ def test_another_process_seals_with_the_newer_key_at_its_next_add(store: Embedde
 
 
 def test_a_key_that_a_failover_lost_is_put_back_by_who_knows_it(
-    app: App, store: EmbeddedLedger, worked: list[Task]
+    app: App, ledger: EmbeddedLedger, worked: list[Task]
 ) -> None:
     add(app, "before")
-    lost = store.client.delete(seals_key("duecourse"))
+    lost = ledger.client.delete(seals_key("duecourse"))
     assert lost == 1
     add(app, "after")
-    with wired_with(store=store, kinds={"poll": worked.append}) as other:
+    with wired_with(ledger=ledger, kinds={"poll": worked.append}) as other:
         assert other.drainer.drain([SHARD], ample).done == 2
     assert [task.payload for task in worked] == [SECRET] * 2
 
 
 def test_a_ledger_whose_data_key_is_of_another_key_takes_no_credentials_until_it_is_rotated(
-    store: EmbeddedLedger, app: App
+    ledger: EmbeddedLedger, app: App
 ) -> None:
     add(app)
     kinds = {"poll": lambda _: None}
-    with wired_with(store=store, wrapping=LocalKey(bytes(32), "duecourse"), kinds=kinds) as other:
+    with wired_with(ledger=ledger, wrapping=LocalKey(bytes(32), "duecourse"), kinds=kinds) as other:
         with pytest.raises(SealUnavailable, match="duecourse rotate"):
             add(other, "b")
         other.seals.rotate()
@@ -367,8 +367,8 @@ def test_a_data_key_opens_for_its_own_namespace_alone() -> None:
         LocalKey(bytes(32), "two").unwrap(made.wrapped)
 
 
-def test_a_client_without_a_key_names_each_credential_and_the_way_without(store: EmbeddedLedger, wire: Wire) -> None:
-    wire(Settings(targets=TARGETS), store=store, wrapping=None)
+def test_a_client_without_a_key_names_each_credential_and_the_way_without(ledger: EmbeddedLedger, wire: Wire) -> None:
+    wire(Settings(targets=TARGETS), ledger=ledger, wrapping=None)
     client = Client.from_env()
     with pytest.raises(InvalidInput) as caught:
         client.add(kind="report", payload=SECRET, notify_done={"url": "https://a.example/in?token=hidden"})
@@ -394,13 +394,13 @@ def test_a_client_without_a_key_names_each_credential_and_the_way_without(store:
         client.reminders.add(
             **meeting | {"recipients": [{"name": "A", "email": "a@b.example"}], "data": {"password": "x"}}
         )
-    assert store.shards() == []
+    assert ledger.shards() == []
     client.add(kind="report", payload={"url": "https://a.example/in"})
 
 
-def test_a_name_in_auth_needs_no_key_and_is_in_no_seal(store: EmbeddedLedger, wire: Wire) -> None:
+def test_a_name_in_auth_needs_no_key_and_is_in_no_seal(ledger: EmbeddedLedger, wire: Wire) -> None:
     call = {"url": "https://a.example/in", "auth": "api-token"}
-    with wired_with(Settings(targets=TARGETS), store=store, wrapping=None, http=Web(answer(body={}))):
+    with wired_with(Settings(targets=TARGETS), ledger=ledger, wrapping=None, http=Web(answer(body={}))):
         client = Client.from_env()
         client.add(kind="webhook", payload=call, id="a", notify_done=call)
         client.query(**call, interval=1, until="a")
@@ -412,73 +412,73 @@ def test_a_name_in_auth_needs_no_key_and_is_in_no_seal(store: EmbeddedLedger, wi
         )
         with pytest.raises(InvalidInput, match=r"payload\.auth: .*`auth`"):
             client.add(kind="report", payload={"auth": "hidden"})
-    kept = store.get("default", "a")
+    kept = ledger.get("default", "a")
     assert kept
     assert (json.loads(kept.payload_json), kept.notify) == (call, "https://a.example/in auth=api-token")
-    wire(Settings(targets=TARGETS), store=store)
+    wire(Settings(targets=TARGETS), ledger=ledger)
     assert Client.from_env().add(kind="webhook", payload=call, id="b").task.payload_json == kept.payload_json
 
 
-def test_messages_without_a_key_are_rejected_one_by_one(store: EmbeddedLedger) -> None:
-    with wired_with(Settings(targets=TARGETS), store=store, wrapping=None) as app:
+def test_messages_without_a_key_are_rejected_one_by_one(ledger: EmbeddedLedger) -> None:
+    with wired_with(Settings(targets=TARGETS), ledger=ledger, wrapping=None) as app:
         tasks = {"good": new("good", kind="report"), "bad": NewTask("bad", "report", dump_json(SECRET))}
         added = app.tasks.add_messages({name: TaskMessage(task, False) for name, task in tasks.items()})
     assert added.added == 1
     assert "payload.url" in added.rejected["bad"]
 
 
-def test_watched_keys_with_credentials_need_a_key(store: EmbeddedLedger) -> None:
+def test_watched_keys_with_credentials_need_a_key(ledger: EmbeddedLedger) -> None:
     watch = Watch(Pattern("a-{x}"), "webhook", SECRET, 1_000, "default")
     given = Settings(watch=[watch])
     with (
-        wired_with(given, store=store, wrapping=None) as app,
+        wired_with(given, ledger=ledger, wrapping=None) as app,
         pytest.raises(InvalidSettings, match=r"DUECOURSE_WATCH\.0\.payload\.headers\.Authorization"),
     ):
         _ = app.watches
-    with wired_with(given, store=store) as app:
+    with wired_with(given, ledger=ledger) as app:
         _ = app.watches
 
 
-def test_a_ledger_of_before_is_read_and_worked(app: App, store: EmbeddedLedger, worked: list[Task]) -> None:
-    store.add([NewTask("a", "poll", dump_json(SECRET))])  # in clear, as every version before this one
+def test_a_ledger_of_before_is_read_and_worked(app: App, ledger: EmbeddedLedger, worked: list[Task]) -> None:
+    ledger.add([NewTask("a", "poll", dump_json(SECRET))])  # in clear, as every version before this one
     app.drainer.drain([SHARD], ample)
     assert [task.payload for task in worked] == [SECRET]
 
 
 def test_an_error_that_quotes_a_credential_is_kept_and_logged_without_it(
-    store: EmbeddedLedger, caplog: pytest.LogCaptureFixture
+    ledger: EmbeddedLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
     def work(task: Task) -> None:
         raise ValueError("the API said: no user for " + task.payload["headers"]["Authorization"].split()[1])
 
-    with wired_with(store=store, kinds={"poll": work}) as app:
+    with wired_with(ledger=ledger, kinds={"poll": work}) as app:
         payload = {"url": "https://a.example", "headers": {"Authorization": "Bearer 8c1d-77aa-of-mine"}}
-        app.store.add(app.seals.sealed([NewTask("a", "poll", dump_json(payload))]))
+        app.ledger.add(app.seals.sealed([NewTask("a", "poll", dump_json(payload))]))
         app.drainer.drain([SHARD], ample)
-    kept = store.get("default", "a")
+    kept = ledger.get("default", "a")
     assert kept
     assert "no user for •••" in kept.error
     assert "8c1d" not in caplog.text + repr(kept)
 
 
 def test_the_id_of_a_query_is_the_same_in_each_process_and_tells_nothing_of_its_credentials(
-    store: EmbeddedLedger,
+    ledger: EmbeddedLedger,
 ) -> None:
     asked = Query({"url": "https://a.example/x", "headers": {"X-Api-Key": "hidden"}, "until": "a"}, 0)
-    ids = {asked._replace(digest=seals_of(store).digest()).id for _ in range(3)}
+    ids = {asked._replace(digest=seals_of(ledger).digest()).id for _ in range(3)}
     assert len(ids) == 1
     assert asked.id not in ids, "whoever has the address could try passwords one by one"
     assert asked._replace(digest=seals_of(EmbeddedLedger()).digest()).id not in ids
 
 
-def test_a_query_with_credentials_is_asked_once_and_found_by_its_id(store: EmbeddedLedger) -> None:
+def test_a_query_with_credentials_is_asked_once_and_found_by_its_id(ledger: EmbeddedLedger) -> None:
     calls: list[Any] = []
 
     def reply(asked: ReceivedRequest) -> Reply:
         calls.append(asked)
         return Reply(200, b'{"ready": true, "token": "of the answer"}')
 
-    with answering(reply) as server, wired_with(Settings(egress_allow=LOOPBACK), store=store):
+    with answering(reply) as server, wired_with(Settings(egress_allow=LOOPBACK), ledger=ledger):
         client = Client.from_env()
         query = {"url": f"{server.url}/x?key=hidden", "interval": 5, "until": "ready", "max_age": 3600}
         one, two = (client.query(**query, headers={"X-Api-Key": "hidden"}) for _ in range(2))
@@ -491,11 +491,11 @@ def test_a_query_with_credentials_is_asked_once_and_found_by_its_id(store: Embed
     assert [asked.headers["x-api-key"] for asked in calls] == ["hidden", "hidden", "another"]
 
 
-def test_a_notification_outlives_its_task_and_is_sent_where_it_was_to_go(store: EmbeddedLedger) -> None:
+def test_a_notification_outlives_its_task_and_is_sent_where_it_was_to_go(ledger: EmbeddedLedger) -> None:
     called: list[Any] = []
-    with wired_with(store=store, http=None, kinds={"poll": lambda _: None, "task.ended": called.append}) as app:
+    with wired_with(ledger=ledger, http=None, kinds={"poll": lambda _: None, "task.ended": called.append}) as app:
         add(app, notify=NOTIFY)
-        settle(store, *claim(store), Ending.DONE)
+        settle(ledger, *claim(ledger), Ending.DONE)
         (pending,) = [task for task in app.tasks.page("default", TaskFilter(), None, 10).tasks if "~" in task.id]
         assert "hidden" not in repr(pending)
         assert show_task(pending)["payload"]["ended"]["url"] == "https://hooks.example.com/in?token=•••"

@@ -71,7 +71,7 @@ def runs() -> Runs:
 
 def _warm(act: Callable[[HandClock, str, Look], None]) -> Run:
     clock, sender, files = HandClock(), Outbox(), list[str]()
-    parts = {"store": EmbeddedLedger(clock), "senders": {"email": sender, "phone": sender}, "http": Ready()}
+    parts = {"ledger": EmbeddedLedger(clock), "senders": {"email": sender, "phone": sender}, "http": Ready()}
     logging.disable()
     try:
         with wired_with(Settings(store="memory://"), **parts), redirect_stdout(StringIO()):

@@ -51,29 +51,29 @@ class Scene:
 
     def put(self, id: str, kind: str, text: str, **fields: Any) -> None:
         """Past every check and seal, as somebody with Redis's password may."""
-        self.app.store.add([NewTask(id, kind, text, on_duplicate=OnDuplicate.REPLACE, **fields)])
+        self.app.ledger.add([NewTask(id, kind, text, on_duplicate=OnDuplicate.REPLACE, **fields)])
 
     def drain(self, queue: str = "default") -> Drained:
         return self.app.drainer.drain([Shard(queue)], ample)
 
     def get(self, id: str, queue: str = "default") -> Task:
-        found = self.app.store.get(queue, id)
+        found = self.app.ledger.get(queue, id)
         assert found
         return found
 
 
 @pytest.fixture
-def store() -> EmbeddedLedger:
+def ledger() -> EmbeddedLedger:
     return EmbeddedLedger(deaths=True)
 
 
 @pytest.fixture
-def scene(store: EmbeddedLedger) -> Iterator[Scene]:
+def scene(ledger: EmbeddedLedger) -> Iterator[Scene]:
     invoker, broker = Lambda(), Broker()
     settings = Settings(egress_allow=LOOPBACK, targets=TARGETS, dead_target="sqs:dead")
     with (
         answering(lambda _asked: Reply(body=b"[1]")) as server,
-        wired_with(settings, store=store, invoker=invoker, brokers={"sqs": broker}) as app,
+        wired_with(settings, ledger=ledger, invoker=invoker, brokers={"sqs": broker}) as app,
     ):
         yield Scene(app, server, invoker, broker)
 
@@ -142,8 +142,8 @@ def test_a_notification_with_it_ends_or_is_sent_and_stops_no_other(scene: Scene,
 def test_a_task_with_it_is_notified_of(scene: Scene) -> None:
     for id, text in ODD.items():
         scene.put(id, "report", text, notify=f"{scene.server.url}/told payload result")
-    for task in claim(scene.app.store):
-        settle(scene.app.store, task, Ending.DROP, detail="no")
+    for task in claim(scene.app.ledger):
+        settle(scene.app.ledger, task, Ending.DROP, detail="no")
     while scene.drain().claimed:
         pass
     assert {json.loads(asked.body)["data"]["id"] for asked in scene.server.asked} == set(ODD)
@@ -159,7 +159,7 @@ def test_a_reminder_with_one_such_message_is_shown_moved_and_cancelled(scene: Sc
     def look(id: str) -> list[Any]:
         meeting = MEETING | {"id": id, "recipients": people}
         assert ask("POST", "/reminders", meeting).status == 201
-        first = scene.app.store.group("reminders", id)[0]
+        first = scene.app.ledger.group("reminders", id)[0]
         more = {"queue": "reminders", "group": id, "state": first.state_json, "delay_ms": 60_000}
         scene.put(first.id, kind, ODD[id], **more)
         answers = [
@@ -171,7 +171,7 @@ def test_a_reminder_with_one_such_message_is_shown_moved_and_cancelled(scene: Sc
             ask("DELETE", f"/reminders/{id}"),
         ]
         assert "HIDDEN" not in "".join(answer.text for answer in answers)
-        left = {task.status for task in scene.app.store.group("reminders", id)}
+        left = {task.status for task in scene.app.ledger.group("reminders", id)}
         return [answer.status for answer in answers] + sorted(left)
 
     assert wrong({id: look(id) for id in ODD}, [200, 200, 200, 200, 409, 204, Status.CANCELLED]) == {}
@@ -203,7 +203,7 @@ def test_a_damaged_state_or_result_is_read_too(scene: Scene, field: str, text: s
         assert scene.get("bills").status is Status.DEAD
     else:
         scene.put("odd", "report", "{}")
-        settle(scene.app.store, *claim(scene.app.store), Ending.DONE, result=text[:60_000])
+        settle(scene.app.ledger, *claim(scene.app.ledger), Ending.DONE, result=text[:60_000])
     answers = [ask("GET", "/tasks/odd"), ask("GET", "/tasks/odd/why"), ask("GET", "/tasks", query="state=done")]
     assert [answer.status for answer in answers] == [200] * 3
 
@@ -211,7 +211,7 @@ def test_a_damaged_state_or_result_is_read_too(scene: Scene, field: str, text: s
 def test_a_record_that_is_no_text_is_named_and_can_be_removed(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.put("odd", "webhook", '{"url": "X"}')
     scene.put("even", "webhook", dump_json({"url": scene.server.url}))
-    client: Any = scene.app.store.client  # type: ignore[attr-defined]
+    client: Any = scene.app.ledger.client  # type: ignore[attr-defined]
     key = keys_of("duecourse", Shard()).tasks
     client.hset(key, "-/odd", client.hget(key, "-/odd").replace(b'"X"', b'"\xff"'))
     for path in ("/tasks/odd", "/tasks/odd/why"):
@@ -223,4 +223,4 @@ def test_a_record_that_is_no_text_is_named_and_can_be_removed(scene: Scene, capl
     scene.drain()
     assert scene.get("even").status is Status.DONE
     assert ask("DELETE", "/tasks/odd", query="force=true").status == 204
-    assert scene.app.store.stats(Shard()).scheduled == 0
+    assert scene.app.ledger.stats(Shard()).scheduled == 0

@@ -48,7 +48,7 @@ def server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def good(server: RedisServer) -> Iterator[Ledger]:
-    """The store, by the short way."""
+    """The ledger, by the short way."""
     with connect(server.emptied().url) as client:
         load_scripts(client)
         yield Ledger(client)
@@ -62,7 +62,7 @@ def proxy(server: RedisServer) -> Iterator[HoldingProxy]:
 
 @pytest.fixture
 def held_up(proxy: HoldingProxy) -> Iterator[Ledger]:
-    """The store of a caller whose requests are held up."""
+    """The ledger of a caller whose requests are held up."""
     with connect(proxy.url) as client:
         yield Ledger(client)
 
@@ -77,10 +77,10 @@ def later(id: str, **fields: object) -> NewTask:
     return new(id, queue=id, **{"delay_ms": HOUR_MS} | fields)
 
 
-def leased(store: Ledger, id: str) -> Task:
+def leased(ledger: Ledger, id: str) -> Task:
     """A task of a queue of this name that runs."""
-    store.add([new(id, queue=id)])
-    [task] = store.claim(Shard(id), 1, lease_ms=HOUR_MS).tasks
+    ledger.add([new(id, queue=id)])
+    [task] = ledger.claim(Shard(id), 1, lease_ms=HOUR_MS).tasks
     return task
 
 
@@ -94,124 +94,126 @@ class Case(NamedTuple):
     verb: str
     before: Callable[[Ledger], object]
     sent: Callable[[Ledger, object], object]
-    newer: Callable[[Ledger], object] = lambda _store: None
+    newer: Callable[[Ledger], object] = lambda _ledger: None
 
 
 def _adds(id: str, **fields: object) -> Callable[[Ledger], object]:
-    return lambda store: store.add([later(id, **fields)])
+    return lambda ledger: ledger.add([later(id, **fields)])
 
 
 def _paused(id: str, value: bool | None) -> Callable[[Ledger], object]:
-    return lambda store: store.configure(id, {"paused": value})
+    return lambda ledger: ledger.configure(id, {"paused": value})
 
 
 def _puts(id: str, hours: int) -> Callable[[Ledger], object]:
-    return lambda store: store.put_schedule(series(id), begun(store.now() + hours * HOUR_MS))
+    return lambda ledger: ledger.put_schedule(series(id), begun(ledger.now() + hours * HOUR_MS))
 
 
 CASES: dict[str, Case] = {
     "add": Case(
-        "add", _adds("other"), lambda store, _: store.add([new("add", queue="other", payload="1")]),
-        lambda store: (store.add([new("add", queue="other", delay_ms=HOUR_MS)]), store.cancel("other", ["add"])),
+        "add", _adds("other"), lambda ledger, _: ledger.add([new("add", queue="other", payload="1")]),
+        lambda ledger: (ledger.add([new("add", queue="other", delay_ms=HOUR_MS)]), ledger.cancel("other", ["add"])),
     ),
     "an add later than another": Case(
-        "add", _adds("usual"), lambda store, _: store.add([new("later", queue="usual", delay_ms=2 * HOUR_MS)])
+        "add", _adds("usual"), lambda ledger, _: ledger.add([new("later", queue="usual", delay_ms=2 * HOUR_MS)])
     ),
     "a great add": Case(
-        "add", _adds("great"), lambda store, _: store.add([new(f"{n}", queue="great") for n in range(500)])
+        "add", _adds("great"), lambda ledger, _: ledger.add([new(f"{n}", queue="great") for n in range(500)])
     ),
     "an add of a reminder, alone in its group": Case(
         "add", _adds("alone"),
-        lambda store, _: store.add([later("alone", group="g")], unique=UniqueCondition("g", 0)),
+        lambda ledger, _: ledger.add([later("alone", group="g")], unique=UniqueCondition("g", 0)),
     ),
     "replace": Case(
         "add", _adds("replace"),
-        lambda store, _: store.add([later("replace", payload="1", on_duplicate=OnDuplicate.REPLACE)]),
+        lambda ledger, _: ledger.add([later("replace", payload="1", on_duplicate=OnDuplicate.REPLACE)]),
         _adds("replace", payload="2", on_duplicate=OnDuplicate.REPLACE),
     ),
     "cancel": Case(
-        "cancel", _adds("cancel"), lambda store, _: store.cancel("cancel", ["cancel"]),
-        lambda store: (store.cancel("cancel", ["cancel"]), store.add([later("cancel", payload="2")])),
+        "cancel", _adds("cancel"), lambda ledger, _: ledger.cancel("cancel", ["cancel"]),
+        lambda ledger: (ledger.cancel("cancel", ["cancel"]), ledger.add([later("cancel", payload="2")])),
     ),
     "move": Case(
-        "move", _adds("move"), lambda store, _: store.move("move", [Move("move", delay_ms=HOUR_MS)]),
-        lambda store: store.move("move", [Move("move", delay_ms=2 * HOUR_MS)]),
+        "move", _adds("move"), lambda ledger, _: ledger.move("move", [Move("move", delay_ms=HOUR_MS)]),
+        lambda ledger: ledger.move("move", [Move("move", delay_ms=2 * HOUR_MS)]),
     ),
     "replay": Case(
-        "replay", lambda store: store.settle(Shard("replay"), [end_of(leased(store, "replay"), Ending.DROP)]),
-        lambda store, _: store.replay("replay", ["replay"]),
+        "replay", lambda ledger: ledger.settle(Shard("replay"), [end_of(leased(ledger, "replay"), Ending.DROP)]),
+        lambda ledger, _: ledger.replay("replay", ["replay"]),
     ),
     "purge": Case(
-        "bulk", _adds("bulk"), lambda store, _: store.bulk("bulk", Bulk(Act.CANCEL, (Status.SCHEDULED,))),
-        lambda store: (store.cancel("bulk", ["bulk"]), store.add([later("bulk")])),
+        "bulk", _adds("bulk"), lambda ledger, _: ledger.bulk("bulk", Bulk(Act.CANCEL, (Status.SCHEDULED,))),
+        lambda ledger: (ledger.cancel("bulk", ["bulk"]), ledger.add([later("bulk")])),
     ),
     "pause": Case(
-        "configure", _adds("pause"), lambda store, _: _paused("pause", True)(store),
-        lambda store: (_paused("pause", True)(store), _paused("pause", None)(store)),
+        "configure", _adds("pause"), lambda ledger, _: _paused("pause", True)(ledger),
+        lambda ledger: (_paused("pause", True)(ledger), _paused("pause", None)(ledger)),
     ),
     "resume": Case(
-        "configure", _paused("resume", True), lambda store, _: _paused("resume", None)(store),
-        lambda store: (_paused("resume", None)(store), _paused("resume", True)(store)),
+        "configure", _paused("resume", True), lambda ledger, _: _paused("resume", None)(ledger),
+        lambda ledger: (_paused("resume", None)(ledger), _paused("resume", True)(ledger)),
     ),
     "a setting of a new queue": Case(
-        "register", lambda _: None, lambda store, _: store.configure("register", {"max_running": 1})
+        "register", lambda _: None, lambda ledger, _: ledger.configure("register", {"max_running": 1})
     ),
-    "claim": Case("claim", lambda store: store.add([new("claim", queue="claim")]),
-                  lambda store, _: store.claim(Shard("claim"), 1, lease_ms=HOUR_MS)),
-    "take": Case("take", _adds("take"), lambda store, _: store.take("take", "take", lease_ms=HOUR_MS)),
+    "claim": Case("claim", lambda ledger: ledger.add([new("claim", queue="claim")]),
+                  lambda ledger, _: ledger.claim(Shard("claim"), 1, lease_ms=HOUR_MS)),
+    "take": Case("take", _adds("take"), lambda ledger, _: ledger.take("take", "take", lease_ms=HOUR_MS)),
     "settle": Case(
-        "settle", lambda store: leased(store, "settle"),
-        lambda store, task: store.settle(Shard("settle"), [end_of(task, Ending.AGAIN)]),  # type: ignore[arg-type]
-        lambda store: store.move("settle", [Move("settle", delay_ms=HOUR_MS, force=True)]),
+        "settle", lambda ledger: leased(ledger, "settle"),
+        lambda ledger, task: ledger.settle(Shard("settle"), [end_of(task, Ending.AGAIN)]),  # type: ignore[arg-type]
+        lambda ledger: ledger.move("settle", [Move("settle", delay_ms=HOUR_MS, force=True)]),
     ),
     "begin": Case(
-        "begin", lambda store: leased(store, "begin"),
-        lambda store, task: store.begin(Shard("begin"), [lease_of(task)], LEASE_MS, [OWNER]),  # type: ignore[arg-type]
+        "begin", lambda ledger: leased(ledger, "begin"),
+        lambda ledger, task: ledger.begin(Shard("begin"), [lease_of(task)], LEASE_MS, [OWNER]),  # type: ignore[arg-type]
     ),
     "extend": Case(
-        "extend", lambda store: leased(store, "extend"),
-        lambda store, task: store.extend(Shard("extend"), [lease_of(task)], 9 * HOUR_MS),  # type: ignore[arg-type]
+        "extend", lambda ledger: leased(ledger, "extend"),
+        lambda ledger, task: ledger.extend(Shard("extend"), [lease_of(task)], 9 * HOUR_MS),  # type: ignore[arg-type]
     ),
     "save": Case(
-        "save", lambda store: leased(store, "save"),
-        lambda store, task: store.save(Shard("save"), lease_of(task), "1"),  # type: ignore[arg-type]
+        "save", lambda ledger: leased(ledger, "save"),
+        lambda ledger, task: ledger.save(Shard("save"), lease_of(task), "1"),  # type: ignore[arg-type]
     ),
-    "a new schedule": Case("schedule", _puts("first", 1), lambda store, _: _puts("new", 2)(store)),
+    "a new schedule": Case("schedule", _puts("first", 1), lambda ledger, _: _puts("new", 2)(ledger)),
     "a changed schedule": Case(
         "schedule", _puts("old", 1),
-        lambda store, _: store.put_schedule(series("old", payload="2"), begun(), over=kept(store, "old")),
+        lambda ledger, _: ledger.put_schedule(series("old", payload="2"), begun(), seen=kept(ledger, "old")),
     ),
     "a deleted schedule": Case(
-        "unschedule", _puts("gone", 1), lambda store, _: store.drop_schedule(SHARD.queue, "gone"),
-        lambda store: (store.drop_schedule(SHARD.queue, "gone"), _puts("gone", 1)(store)),
+        "unschedule", _puts("gone", 1), lambda ledger, _: ledger.drop_schedule(SHARD.queue, "gone"),
+        lambda ledger: (ledger.drop_schedule(SHARD.queue, "gone"), _puts("gone", 1)(ledger)),
     ),
     "fire": Case(
-        "fire", lambda store: (_puts("fire", 1)(store), kept(store, "fire"))[1],
-        lambda store, one: store.fire(SHARD, [step(one)]),  # type: ignore[arg-type]
+        "fire", lambda ledger: (_puts("fire", 1)(ledger), kept(ledger, "fire"))[1],
+        lambda ledger, one: ledger.fire(SHARD, [step(one)]),  # type: ignore[arg-type]
     ),
     "the begin of a request": Case(
-        "request_begin", lambda _: None, lambda store, _: store.idempotency().begin(KEY, OWNER, 1),
-        lambda store: store.idempotency().begin(KEY, b"another.", HOUR_MS),
+        "request_begin", lambda _: None, lambda ledger, _: ledger.idempotency().begin(KEY, OWNER, 1),
+        lambda ledger: ledger.idempotency().begin(KEY, b"another.", HOUR_MS),
     ),
     "the end of a request": Case(
-        "request_end", lambda _: None, lambda store, _: store.idempotency().release(KEY._replace(key="2"), OWNER),
-        lambda store: store.idempotency().begin(KEY._replace(key="2"), OWNER, HOUR_MS),
+        "request_end", lambda _: None, lambda ledger, _: ledger.idempotency().release(KEY._replace(key="2"), OWNER),
+        lambda ledger: ledger.idempotency().begin(KEY._replace(key="2"), OWNER, HOUR_MS),
     ),
-    "the upkeep of requests": Case("request_forget", lambda _: None, lambda store, _: store.idempotency().prune()),
-    "what a deployment has": Case("deploy", lambda _: None, lambda store, _: store.deployments().write({"a"}, {"a"})),
-    "a data key": Case("rekey", lambda _: None, lambda store, _: store.seal_keys().put(WrappedKey("1", b"x"), "")),
-    "a query": Case("admit", lambda _: None, lambda store, _: store.in_flight().admit("-", "a", 1, 9_000)),
+    "the upkeep of requests": Case("request_forget", lambda _: None, lambda ledger, _: ledger.idempotency().prune()),
+    "what a deployment has": Case("deploy", lambda _: None, lambda ledger, _: ledger.deployments().write({"a"}, {"a"})),
+    "a data key": Case("rekey", lambda _: None, lambda ledger, _: ledger.seal_keys().put(WrappedKey("1", b"x"), "")),
+    "a query": Case("admit", lambda _: None, lambda ledger, _: ledger.in_flight().admit("-", "a", 1, 9_000)),
     "the end of a query": Case(
-        "dismiss", lambda _: None, lambda store, _: store.in_flight().dismiss("-", "1:b"),
-        lambda store: store.in_flight().admit("-", "b", 9, HOUR_MS),
+        "dismiss", lambda _: None, lambda ledger, _: ledger.in_flight().dismiss("-", "1:b"),
+        lambda ledger: ledger.in_flight().admit("-", "b", 9, HOUR_MS),
     ),
     "a file of schedules": Case(
-        "file", lambda _: None, lambda store, _: store.schedule_files().begin(1, "x", [Entry("q", "-", "a")])
+        "schedule_file", lambda _: None, lambda ledger, _: ledger.schedule_files().begin(1, "x", [Entry("q", "-", "a")])
     ),
-    "functions that are warmed": Case("idle", lambda _: None, lambda store, _: store.warmth().idle(["f"], 1)),
-    "a sweep": Case("sweep", _adds("sweep"), lambda store, _: store.sweep_all([Shard("sweep")], retention_ms=0)),
+    "functions that are warmed": Case(
+        "idle_functions", lambda _: None, lambda ledger, _: ledger.warmth().idle(["f"], 1)
+    ),
+    "a sweep": Case("sweep", _adds("sweep"), lambda ledger, _: ledger.sweep_all([Shard("sweep")], retention_ms=0)),
     "a wait": Case(
-        "await", _adds("wait"), lambda store, _: store.await_ends(Shard("wait"), [Waited("wait", "-", "a")], 1)
+        "await", _adds("wait"), lambda ledger, _: ledger.await_ends(Shard("wait"), [Waited("wait", "-", "a")], 1)
     ),
 }  # fmt: skip
 
@@ -311,15 +313,15 @@ def test_the_time_is_asked_for_once_and_a_claim_and_its_settle_are_two_commands(
         ]
 
 
-def settled_one(store: Ledger) -> None:
+def settled_one(ledger: Ledger) -> None:
     """Claim one task and settle it."""
-    [task] = claim(store)
-    store.settle(SHARD, [end_of(task, Ending.DONE)])
+    [task] = claim(ledger)
+    ledger.settle(SHARD, [end_of(task, Ending.DONE)])
 
 
-def known(store: Ledger, off_ms: float) -> ServerTime:
+def known(ledger: Ledger, off_ms: float) -> ServerTime:
     """Have a store take the server's clock for one that is this far from it."""
-    store._scripts._times[""] = time_of_it = ServerTime(monotonic(), store.now() + off_ms)
+    ledger._scripts._times[""] = time_of_it = ServerTime(monotonic(), ledger.now() + off_ms)
     return time_of_it
 
 
@@ -385,16 +387,16 @@ def test_no_plain_command_but_harmless_ones_changes_anything() -> None:
 def test_each_primary_of_a_cluster_has_a_time_of_its_own(cluster_of: Callable[[str], ClusterServers]) -> None:
     cluster, sharding = cluster_of(newest()).emptied(), Sharding({"default": 8})
     with connect(cluster.url) as client:
-        store = Ledger(client, sharding=sharding)
-        store.add([new(f"{n}") for n in range(64)])
-        times = store._scripts._times
+        ledger = Ledger(client, sharding=sharding)
+        ledger.add([new(f"{n}") for n in range(64)])
+        times = ledger._scripts._times
         assert {int(name.rpartition(":")[2]) for name in times} == set(cluster.primaries())
         name = next(iter(times))
-        times[name] = ServerTime(monotonic(), store.now() - HOUR_MS)  # its clock alone was set forward
-        found = [task for shard in sharding.every("default") for task in claim_of(store, shard)]
+        times[name] = ServerTime(monotonic(), ledger.now() - HOUR_MS)  # its clock alone was set forward
+        found = [task for shard in sharding.every("default") for task in claim_of(ledger, shard)]
         assert len(found) == 64
-        assert all(abs(one.deadline(0) - store.now()) < HOUR_MS / 2 for one in store._scripts._times.values())
+        assert all(abs(one.deadline(0) - ledger.now()) < HOUR_MS / 2 for one in ledger._scripts._times.values())
 
 
-def claim_of(store: Ledger, shard: Shard) -> list[Task]:
-    return store.claim(shard, 100, lease_ms=LEASE_MS).tasks
+def claim_of(ledger: Ledger, shard: Shard) -> list[Task]:
+    return ledger.claim(shard, 100, lease_ms=LEASE_MS).tasks

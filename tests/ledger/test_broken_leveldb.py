@@ -14,7 +14,7 @@ from duecourse.ledger.task import Status
 from duecourse_local.backup.repair import repair
 from tests.support.commands import in_this_process
 from tests.support.ledger import SHARD, add, stored_task
-from tests.support.level_store import level_store
+from tests.support.level_ledger import level_ledger
 
 pytestmark = pytest.mark.slow
 
@@ -29,9 +29,9 @@ OURS = {LOCK, "LOCK", "LOG", "LOG.old"}
 def folder(tmp_path: Path) -> Path:
     """A closed ledger of TASKS tasks, in tables and in a log."""
     for first in (0, TASKS // 2):
-        with level_store(tmp_path / "ledger") as store:
+        with level_ledger(tmp_path / "ledger") as ledger:
             for number in range(first, first + TASKS // 2):
-                add(store, f"t-{number}", payload='"' + "x" * 3000 + '"', delay_ms=3_600_000)
+                add(ledger, f"t-{number}", payload='"' + "x" * 3000 + '"', delay_ms=3_600_000)
     return tmp_path / "ledger"
 
 
@@ -102,9 +102,9 @@ def test_repair_works_on_a_copy_in_which_tasks_are_back(damage: str, folder: Pat
     before, copy = contents(folder), folder.with_name("copy")
     repaired = repair(folder, copy)
     assert contents(folder) == before
-    with level_store(copy) as store:
-        found = [task for number in range(TASKS) if (task := store.get("default", f"t-{number}"))]
-        assert len(found) == repaired.tasks == sum(store.stats(SHARD)[:1])
+    with level_ledger(copy) as ledger:
+        found = [task for number in range(TASKS) if (task := ledger.get("default", f"t-{number}"))]
+        assert len(found) == repaired.tasks == sum(ledger.stats(SHARD)[:1])
         assert repaired.tasks == TASKS if damage in WHOLE else 0 < repaired.tasks < TASKS
         assert {task.status for task in found} == {Status.SCHEDULED}
 
@@ -119,8 +119,8 @@ def test_an_entry_that_cannot_be_read_names_repair_which_leaves_it_out(folder: P
         EmbeddedLedger(disk=LevelDisk(str(folder)))
     repaired = repair(folder, folder.with_name("copy"))
     assert repaired == (TASKS, 2, 0)
-    with level_store(folder.with_name("copy")) as store:
-        assert stored_task(store, "t-1").status is Status.SCHEDULED
+    with level_ledger(folder.with_name("copy")) as ledger:
+        assert stored_task(ledger, "t-1").status is Status.SCHEDULED
 
 
 def test_repair_finds_tasks_whose_shard_and_layout_are_lost(folder: Path) -> None:
@@ -128,8 +128,8 @@ def test_repair_finds_tasks_whose_shard_and_layout_are_lost(folder: Path) -> Non
         for name in [name for name, _ in database if b":shards" in name or name == LAYOUT_KEY]:
             database.delete(name)
     assert repair(folder, folder.with_name("copy")).tasks == TASKS
-    with level_store(folder.with_name("copy")) as store:
-        assert store.shards() == [SHARD]
+    with level_ledger(folder.with_name("copy")) as ledger:
+        assert ledger.shards() == [SHARD]
 
 
 def test_another_programs_database_is_known_before_it_is_opened(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_a_torn_end_of_the_log_is_no_damage(folder: Path) -> None:
     """A process that was killed within a write, which it has not acknowledged."""
     path = one(folder, "*.log")
     path.write_bytes(path.read_bytes()[:-10])
-    with level_store(folder) as store:
-        assert stored_task(store, "t-1").status is Status.SCHEDULED
+    with level_ledger(folder) as ledger:
+        assert stored_task(ledger, "t-1").status is Status.SCHEDULED
 
 
 def test_the_command_says_what_it_found_and_how_to_use_it(folder: Path) -> None:
@@ -164,7 +164,7 @@ def test_the_command_says_what_it_found_and_how_to_use_it(folder: Path) -> None:
 
 
 def test_repair_rejects_a_folder_that_is_open_or_holds_no_ledger(folder: Path, tmp_path: Path) -> None:
-    with level_store(folder):
+    with level_ledger(folder):
         done = in_this_process("repair", str(folder))
         assert done.exit_code == 2
         assert "is in use by process" in done.output

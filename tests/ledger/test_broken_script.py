@@ -37,7 +37,7 @@ def operator(server: RedisServer) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def store(server: RedisServer, operator: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
+def ledger(server: RedisServer, operator: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     assert operator.acl_getuser("half")
     monkeypatch.setattr(base, "ASK_S", 0.0)
     with connect(server.url.replace("://", "://half:pw@")) as client:
@@ -52,20 +52,20 @@ def grant(operator: redis.Redis, right: str) -> None:
     operator.execute_command("ACL", "SETUSER", "half", f"+{right}")
 
 
-def add(store: Ledger) -> None:
-    store.add([new("b", delay_ms=LATER_MS, on_duplicate=OnDuplicate.REPLACE)])
+def add(ledger: Ledger) -> None:
+    ledger.add([new("b", delay_ms=LATER_MS, on_duplicate=OnDuplicate.REPLACE)])
 
 
-def cancel(store: Ledger) -> None:
-    store.cancel(QUEUE, ["a"])
+def cancel(ledger: Ledger) -> None:
+    ledger.cancel(QUEUE, ["a"])
 
 
-def move(store: Ledger) -> None:
-    store.move(QUEUE, [Move("a", delay_ms=3 * LATER_MS)])
+def move(ledger: Ledger) -> None:
+    ledger.move(QUEUE, [Move("a", delay_ms=3 * LATER_MS)])
 
 
-def replace(store: Ledger) -> None:
-    store.add([new("a", delay_ms=3 * LATER_MS, on_duplicate=OnDuplicate.REPLACE)])
+def replace(ledger: Ledger) -> None:
+    ledger.add([new("a", delay_ms=3 * LATER_MS, on_duplicate=OnDuplicate.REPLACE)])
 
 
 CASES: list[tuple[Callable[[Ledger], None], str]] = [
@@ -82,92 +82,92 @@ CASES: list[tuple[Callable[[Ledger], None], str]] = [
 ]
 
 
-def rejected(store: Ledger, operator: redis.Redis, act: Callable[[Ledger], None], right: str) -> None:
+def rejected(ledger: Ledger, operator: redis.Redis, act: Callable[[Ledger], None], right: str) -> None:
     """A change of a task `a` that is rejected for want of a right, which is then back."""
-    store.add([new("a", delay_ms=LATER_MS)])
+    ledger.add([new("a", delay_ms=LATER_MS)])
     deny(operator, right)
     with pytest.raises(StoreMisused):
-        act(store)
+        act(ledger)
     grant(operator, right)
 
 
 @pytest.mark.parametrize(("act", "right"), CASES)
 def test_mend_puts_right_what_a_right_was_missing_for(
-    store: Ledger, operator: redis.Redis, act: Callable[[Ledger], None], right: str
+    ledger: Ledger, operator: redis.Redis, act: Callable[[Ledger], None], right: str
 ) -> None:
-    rejected(store, operator, act, right)
+    rejected(ledger, operator, act, right)
     Mend(operator, "duecourse", LEASE_MS, lambda _line: None).run()
     redis_ledger.check(operator)
     assert Mend(operator, "duecourse", LEASE_MS, lambda _line: None).run().put_back == 0
-    cancelled_or_run(store, operator)
+    cancelled_or_run(ledger, operator)
 
 
 @pytest.mark.parametrize(("act", "right"), CASES)
 def test_the_sweeps_put_it_right_once_the_same_process_has_made_another_call(
-    store: Ledger, operator: redis.Redis, act: Callable[[Ledger], None], right: str
+    ledger: Ledger, operator: redis.Redis, act: Callable[[Ledger], None], right: str
 ) -> None:
-    rejected(store, operator, act, right)
-    store.add([new("next", delay_ms=LATER_MS)])
-    sweep(store)
+    rejected(ledger, operator, act, right)
+    ledger.add([new("next", delay_ms=LATER_MS)])
+    sweep(ledger)
     redis_ledger.check(operator)
-    cancelled_or_run(store, operator)
+    cancelled_or_run(ledger, operator)
 
 
-def sweep(store: Ledger) -> None:
-    while store.sweep(SHARD, retention_ms=LATER_MS).more:
+def sweep(ledger: Ledger) -> None:
+    while ledger.sweep(SHARD, retention_ms=LATER_MS).more:
         pass
 
 
-def cancelled_or_run(store: Ledger, operator: redis.Redis) -> None:
+def cancelled_or_run(ledger: Ledger, operator: redis.Redis) -> None:
     """What is scheduled can be moved, and runs."""
-    found = [task.id for task in (store.get(QUEUE, id) for id in "ab") if task and task.status == "scheduled"]
-    store.move(QUEUE, [Move(id, delay_ms=0) for id in found])
-    assert sorted(task.id for task in claim(store)) == found
+    found = [task.id for task in (ledger.get(QUEUE, id) for id in "ab") if task and task.status == "scheduled"]
+    ledger.move(QUEUE, [Move(id, delay_ms=0) for id in found])
+    assert sorted(task.id for task in claim(ledger)) == found
     redis_ledger.check(operator)
 
 
 @pytest.mark.parametrize("key", ["done", "heads", "groups", "bell"])
-def test_a_foreign_value_that_is_gone_leaves_nothing_wrong(store: Ledger, operator: redis.Redis, key: str) -> None:
-    store.add([new("a", delay_ms=LATER_MS, group="g"), new("b", delay_ms=LATER_MS)])
+def test_a_foreign_value_that_is_gone_leaves_nothing_wrong(ledger: Ledger, operator: redis.Redis, key: str) -> None:
+    ledger.add([new("a", delay_ms=LATER_MS, group="g"), new("b", delay_ms=LATER_MS)])
     operator.delete(getattr(KEYS, key))
     operator.hset(getattr(KEYS, key), "another", "type")
     for act in (add, cancel, move, replace):
         with suppress(StoreMisused):
-            act(store)
+            act(ledger)
     sweeps = suppress(StoreMisused)
     with sweeps:
-        sweep(store)
+        sweep(ledger)
     assert operator.hget(KEYS.meta, "misplaced") is None, "a pass would end at that key, and each sweep with it"
     operator.delete(getattr(KEYS, key))
-    add(store)
-    sweep(store)
+    add(ledger)
+    sweep(ledger)
     redis_ledger.check(operator)
-    assert stored_task(store).status in {"scheduled", "cancelled"}
+    assert stored_task(ledger).status in {"scheduled", "cancelled"}
 
 
-def test_a_read_that_is_rejected_asks_for_nothing(store: Ledger, operator: redis.Redis) -> None:
-    store.add([new("a", delay_ms=LATER_MS)])
+def test_a_read_that_is_rejected_asks_for_nothing(ledger: Ledger, operator: redis.Redis) -> None:
+    ledger.add([new("a", delay_ms=LATER_MS)])
     deny(operator, "zrange")
     with suppress(StoreMisused):
-        store.stats(SHARD)
+        ledger.stats(SHARD)
     grant(operator, "zrange")
-    store.add([new("b", delay_ms=LATER_MS)])
+    ledger.add([new("b", delay_ms=LATER_MS)])
     assert operator.hget(KEYS.meta, "misplaced") is None
 
 
 @pytest.mark.parametrize("right", ["hset", "zadd", "hdel", "hincrby", "zrem"])
 @pytest.mark.parametrize("how", ["settled", "taken", "lapsed"])
-def test_a_replacement_that_waits_is_not_lost(store: Ledger, operator: redis.Redis, right: str, how: str) -> None:
+def test_a_replacement_that_waits_is_not_lost(ledger: Ledger, operator: redis.Redis, right: str, how: str) -> None:
     """It takes the place of the one before it, which is deleted once it is there."""
-    store.add([new("a", group="before")])
-    [task] = claim(store, lease_ms=100 if how == "lapsed" else LEASE_MS)
-    store.add([new("a", on_duplicate=OnDuplicate.REPLACE, payload='"new"', group="after", delay_ms=LATER_MS)])
+    ledger.add([new("a", group="before")])
+    [task] = claim(ledger, lease_ms=100 if how == "lapsed" else LEASE_MS)
+    ledger.add([new("a", on_duplicate=OnDuplicate.REPLACE, payload='"new"', group="after", delay_ms=LATER_MS)])
     if how == "lapsed":
-        until(lambda: store.now() > task.claimed_at + 100)
+        until(lambda: ledger.now() > task.claimed_at + 100)
     act = {
-        "settled": lambda: settle(store, task, Ending.DONE),
-        "taken": lambda: store.move(QUEUE, [Move("a", delay_ms=LATER_MS, force=True)]),
-        "lapsed": lambda: sweep(store),
+        "settled": lambda: settle(ledger, task, Ending.DONE),
+        "taken": lambda: ledger.move(QUEUE, [Move("a", delay_ms=LATER_MS, force=True)]),
+        "lapsed": lambda: sweep(ledger),
     }[how]
     deny(operator, right)
     with suppress(StoreMisused):
@@ -175,42 +175,42 @@ def test_a_replacement_that_waits_is_not_lost(store: Ledger, operator: redis.Red
     grant(operator, right)
     with suppress(StoreMisused):
         act()
-    sweep(store)
+    sweep(ledger)
     Mend(operator, "duecourse", LEASE_MS, lambda _line: None).run()
-    if stored_task(store).status == "leased":
-        settle(store, task, Ending.DONE)
-    found = stored_task(store)
+    if stored_task(ledger).status == "leased":
+        settle(ledger, task, Ending.DONE)
+    found = stored_task(ledger)
     assert (found.status, found.payload_json, found.group) == ("scheduled", '"new"', "after")
 
 
 @pytest.mark.parametrize("right", ["hset", "zadd", "zrem"])
-def test_a_claim_and_an_end_are_put_right(store: Ledger, operator: redis.Redis, right: str) -> None:
-    store.add([new("done"), new("retried")])
-    tasks = {task.id: task for task in claim(store)}
-    store.add([new("claimed", payload='"' + 3_000 * "x" + '"')])
+def test_a_claim_and_an_end_are_put_right(ledger: Ledger, operator: redis.Redis, right: str) -> None:
+    ledger.add([new("done"), new("retried")])
+    tasks = {task.id: task for task in claim(ledger)}
+    ledger.add([new("claimed", payload='"' + 3_000 * "x" + '"')])
     deny(operator, right)
     for act in (
-        lambda: settle(store, tasks["done"], Ending.DONE),
-        lambda: settle(store, tasks["retried"], Ending.RETRY),
-        lambda: claim(store),
+        lambda: settle(ledger, tasks["done"], Ending.DONE),
+        lambda: settle(ledger, tasks["retried"], Ending.RETRY),
+        lambda: claim(ledger),
     ):
         with pytest.raises(StoreMisused):
             act()
     grant(operator, right)
-    assert settle(store, tasks["done"], Ending.DONE).value == "done", "as its worker tries again"
-    sweep(store)
+    assert settle(ledger, tasks["done"], Ending.DONE).value == "done", "as its worker tries again"
+    sweep(ledger)
     redis_ledger.check(operator)
 
 
 @pytest.mark.parametrize("key", ["done", "dead", "groups"])
 def test_a_replacement_that_a_foreign_value_stops_leaves_the_task_its_payload(
-    store: Ledger, operator: redis.Redis, key: str
+    ledger: Ledger, operator: redis.Redis, key: str
 ) -> None:
     large = '"' + 3_000 * "x" + '"'
-    store.add([new("a", delay_ms=LATER_MS, payload=large, group="g")])
+    ledger.add([new("a", delay_ms=LATER_MS, payload=large, group="g")])
     operator.delete(getattr(KEYS, key))
     operator.hset(getattr(KEYS, key), "another", "type")
     with pytest.raises(StoreMisused):
-        replace(store)
+        replace(ledger)
     operator.delete(getattr(KEYS, key))
-    assert stored_task(store).payload_json == large
+    assert stored_task(ledger).payload_json == large

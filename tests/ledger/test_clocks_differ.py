@@ -62,11 +62,11 @@ def test_a_process_that_meets_such_a_server_logs_an_error_and_so_does_each_tick(
 ) -> None:
     proxy.ahead_s = ahead_s
     with connect(proxy.url) as client, caplog.at_level(logging.ERROR):
-        store = Ledger(client)
-        store.add([new()])
+        ledger = Ledger(client)
+        ledger.add([new()])
         assert caplog.text.count(f"{WORDS} {said}") == (1 if said else 0)
-        with engine(store, lambda _task: None) as run:
-            sweeper = Sweeper(store, run.drainer, Retention(DAY_S * 1_000), MARGIN_MS)
+        with engine(ledger, lambda _task: None) as run:
+            sweeper = Sweeper(ledger, run.drainer, Retention(DAY_S * 1_000), MARGIN_MS)
             assert sweeper.tick(sweeper.survey(ample), ample).done == 1
         assert caplog.text.count(f"{WORDS} {said}") == (2 if said else 0)
 

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.slow
 
 def tick(client: redis.Redis) -> int:
     """Number of tasks that one tick works."""
-    store = Ledger(client)
-    store.add([new()])
-    with engine(store, lambda _task: None) as run:
-        sweeper = Sweeper(store, run.drainer, Retention(86_400_000), MARGIN_MS)
+    ledger = Ledger(client)
+    ledger.add([new()])
+    with engine(ledger, lambda _task: None) as run:
+        sweeper = Sweeper(ledger, run.drainer, Retention(86_400_000), MARGIN_MS)
         return sweeper.tick(sweeper.survey(ample), ample).done
 
 

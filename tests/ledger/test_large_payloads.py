@@ -25,8 +25,8 @@ LARGE, OTHER = '"' + "0123456789abcdef" * 1_024 + '"', '"' + "other" * 1_000 + '
 
 
 @pytest.fixture
-def store(redis_client: redis.Redis) -> Iterator[Ledger]:
-    """A store whose keys agree with one another in the end."""
+def ledger(redis_client: redis.Redis) -> Iterator[Ledger]:
+    """A ledger whose keys agree with one another in the end."""
     yield Ledger(redis_client, deaths=True)
     redis_ledger.check(redis_client, SHARD)
 
@@ -39,37 +39,37 @@ def bodies(client: Client) -> dict[str, bytes]:
 def test_a_claim_and_an_again_write_about_a_kilobyte_a_task_at_most(count: int, together: int, most: int) -> None:
     """One alone writes the bell at both, and where its tenant stands."""
     with RedisServer(need(newest()), "--appendonly", "yes") as server, server.client() as client:
-        store = Ledger(client)
-        store.add([new(f"t{n}", payload=LARGE) for n in range(count)])
+        ledger = Ledger(client)
+        ledger.add([new(f"t{n}", payload=LARGE) for n in range(count)])
         before = client.info("persistence")["aof_current_size"]
         for _ in range(0, count, together):
-            tasks = store.claim(SHARD, together, lease_ms=LEASE_MS).tasks
+            tasks = ledger.claim(SHARD, together, lease_ms=LEASE_MS).tasks
             assert len(tasks) == together
-            store.settle(SHARD, [ending(task, Ending.AGAIN, delay_ms=60_000) for task in tasks])
+            ledger.settle(SHARD, [ending(task, Ending.AGAIN, delay_ms=60_000) for task in tasks])
         written = client.info("persistence")["aof_current_size"] - before
         assert 0 < written / count <= most
 
 
 USES: dict[str, Callable[[Ledger, Task], object]] = {
-    "settle": lambda store, task: settle(store, task, Ending.AGAIN),
-    "done": lambda store, task: settle(store, task, Ending.DONE, result="1"),
-    "retry": lambda store, task: settle(store, task, Ending.RETRY),
-    "extend": lambda store, task: store.extend(SHARD, [lease_of(task)], LEASE_MS),
-    "save": lambda store, task: store.save(SHARD, lease_of(task), "1"),
-    "move": lambda store, _: store.move("default", [Move("a", force=True)]),
-    "cancel": lambda store, _: store.cancel("default", ["a"], force=True),
-    "sweep": lambda store, _: store.sweep(SHARD, retention_ms=-1),
-    "replace": lambda store, _: store.add([new(payload="1", on_duplicate="replace")]),
-    "stats": lambda store, _: store.stats(SHARD),
+    "settle": lambda ledger, task: settle(ledger, task, Ending.AGAIN),
+    "done": lambda ledger, task: settle(ledger, task, Ending.DONE, result="1"),
+    "retry": lambda ledger, task: settle(ledger, task, Ending.RETRY),
+    "extend": lambda ledger, task: ledger.extend(SHARD, [lease_of(task)], LEASE_MS),
+    "save": lambda ledger, task: ledger.save(SHARD, lease_of(task), "1"),
+    "move": lambda ledger, _: ledger.move("default", [Move("a", force=True)]),
+    "cancel": lambda ledger, _: ledger.cancel("default", ["a"], force=True),
+    "sweep": lambda ledger, _: ledger.sweep(SHARD, retention_ms=-1),
+    "replace": lambda ledger, _: ledger.add([new(payload="1", on_duplicate="replace")]),
+    "stats": lambda ledger, _: ledger.stats(SHARD),
 }
 
 
 @pytest.mark.parametrize("use", USES)
-def test_no_other_verb_reads_or_writes_a_payload(store: Ledger, redis_client: redis.Redis, use: str) -> None:
-    task = claim_one(store, payload=LARGE)
+def test_no_other_verb_reads_or_writes_a_payload(ledger: Ledger, redis_client: redis.Redis, use: str) -> None:
+    task = claim_one(ledger, payload=LARGE)
     [field] = bodies(redis_client)
     with redis_client.monitor() as monitor:
-        USES[use](store, task)
+        USES[use](ledger, task)
         redis_client.echo("the end")
         seen = []
         while not (command := monitor.next_command()["command"]).startswith("ECHO"):
@@ -78,98 +78,100 @@ def test_no_other_verb_reads_or_writes_a_payload(store: Ledger, redis_client: re
     assert not [command for command in seen if field in command]
 
 
-def test_it_is_handed_out_and_shown_wherever_a_task_is(store: Ledger) -> None:
-    [added] = store.add([new(payload=LARGE, group="g")], echo=True)
+def test_it_is_handed_out_and_shown_wherever_a_task_is(ledger: Ledger) -> None:
+    [added] = ledger.add([new(payload=LARGE, group="g")], echo=True)
     assert added.task
-    [kept, other] = store.add([new(payload=OTHER), new("b", payload=OTHER, delay_ms=LEASE_MS)], echo=True)
+    [kept, other] = ledger.add([new(payload=OTHER), new("b", payload=OTHER, delay_ms=LEASE_MS)], echo=True)
     assert kept.task
     assert other.task
     assert (kept.task.payload_json, other.task.payload_json) == (LARGE, OTHER)
-    [task] = claim(store)
-    taken = store.take("default", "b", lease_ms=LEASE_MS)
+    [task] = claim(ledger)
+    taken = ledger.take("default", "b", lease_ms=LEASE_MS)
     assert taken
     assert (added.task.payload_json, task.payload_json, taken.payload_json) == (LARGE, LARGE, OTHER)
-    [found] = store.group("default", "g")
+    [found] = ledger.group("default", "g")
     assert found.payload_json == LARGE
-    paged = store.page("default", TaskFilter(status=Status.LEASED), None, 9).tasks
+    paged = ledger.page("default", TaskFilter(status=Status.LEASED), None, 9).tasks
     assert {one.id: one.payload_json for one in paged} == {"a": LARGE, "b": OTHER}
 
 
-def test_what_replaces_a_task_and_what_deletes_it_deletes_its_payload(store: Ledger, redis_client: redis.Redis) -> None:
-    add(store, payload=LARGE, delay_ms=LEASE_MS)
+def test_what_replaces_a_task_and_what_deletes_it_deletes_its_payload(
+    ledger: Ledger, redis_client: redis.Redis
+) -> None:
+    add(ledger, payload=LARGE, delay_ms=LEASE_MS)
     for mode, payload in (("replace", OTHER), ("debounce", LARGE), ("replace", "1"), ("replace", LARGE)):
-        add(store, payload=payload, delay_ms=LEASE_MS, on_duplicate=mode)
+        add(ledger, payload=payload, delay_ms=LEASE_MS, on_duplicate=mode)
         assert [body.decode() for body in bodies(redis_client).values()] == [payload] * (payload != "1")
-        assert stored_task(store).payload_json == payload
-    task = store.take("default", "a", lease_ms=LEASE_MS)
+        assert stored_task(ledger).payload_json == payload
+    task = ledger.take("default", "a", lease_ms=LEASE_MS)
     assert task
     for payload in (OTHER, LARGE, OTHER):
-        store.add([new(payload=payload, delay_ms=LEASE_MS, on_duplicate="replace")])
+        ledger.add([new(payload=payload, delay_ms=LEASE_MS, on_duplicate="replace")])
         assert len(bodies(redis_client)) == 2, "the running one's, and that of what waits to replace it"
-    assert settle(store, task, Ending.RETRY) is Settled.RETRIED
-    assert stored_task(store).payload_json == OTHER
+    assert settle(ledger, task, Ending.RETRY) is Settled.RETRIED
+    assert stored_task(ledger).payload_json == OTHER
     assert len(bodies(redis_client)) == 1
-    task = store.take("default", "a", lease_ms=LEASE_MS)
+    task = ledger.take("default", "a", lease_ms=LEASE_MS)
     assert task
-    settle(store, task, Ending.DROP)
-    assert store.cancel("default", ["a"]) == [Reply.OK]
+    settle(ledger, task, Ending.DROP)
+    assert ledger.cancel("default", ["a"]) == [Reply.OK]
     assert bodies(redis_client) == {}
-    settle(store, next(task for task in (add(store, "b", payload=LARGE), *claim(store)) if task.token), Ending.DONE)
+    settle(ledger, next(task for task in (add(ledger, "b", payload=LARGE), *claim(ledger)) if task.token), Ending.DONE)
 
 
-def test_a_claim_stops_at_its_bytes_which_are_those_of_payloads_too(store: Ledger) -> None:
-    store.add([new(f"t{n}", payload=LARGE) for n in range(5)])
-    assert len(store.claim(SHARD, 5, lease_ms=LEASE_MS, max_bytes=2 * len(LARGE) + 1_000).tasks) == 2
+def test_a_claim_stops_at_its_bytes_which_are_those_of_payloads_too(ledger: Ledger) -> None:
+    ledger.add([new(f"t{n}", payload=LARGE) for n in range(5)])
+    assert len(ledger.claim(SHARD, 5, lease_ms=LEASE_MS, max_bytes=2 * len(LARGE) + 1_000).tasks) == 2
 
 
-def test_what_is_forgotten_takes_its_payload_along(store: Ledger, redis_client: redis.Redis) -> None:
-    settle(store, claim_one(store, payload=LARGE), Ending.DONE)
+def test_what_is_forgotten_takes_its_payload_along(ledger: Ledger, redis_client: redis.Redis) -> None:
+    settle(ledger, claim_one(ledger, payload=LARGE), Ending.DONE)
     assert len(bodies(redis_client)) == 1
-    assert store.sweep(SHARD, retention_ms=-1).pruned == 1
+    assert ledger.sweep(SHARD, retention_ms=-1).pruned == 1
     assert bodies(redis_client) == {}
 
 
 @pytest.mark.parametrize("deleted_by", ["cancel", "sweep"])
 def test_a_record_that_cannot_be_read_takes_its_payload_along_where_it_is_deleted(
-    store: Ledger, redis_client: redis.Redis, deleted_by: str
+    ledger: Ledger, redis_client: redis.Redis, deleted_by: str
 ) -> None:
-    settle(store, claim_one(store, payload=LARGE), Ending.DONE)
+    settle(ledger, claim_one(ledger, payload=LARGE), Ending.DONE)
     [record] = [data for name, data in redis_client.hgetall(KEYS.tasks).items() if b"=" not in name]
     redis_client.hset(KEYS.tasks, "-/a", record[:-1])
     if deleted_by == "cancel":
-        assert store.cancel("default", ["a"], force=True) == [Reply.OK]
+        assert ledger.cancel("default", ["a"], force=True) == [Reply.OK]
     else:
-        assert store.sweep(SHARD, retention_ms=-1).pruned == 1
+        assert ledger.sweep(SHARD, retention_ms=-1).pruned == 1
     assert redis_client.exists(KEYS.tasks) == 0
 
 
 def test_a_payload_that_is_missing_is_told_and_holds_up_no_other_task(
-    store: Ledger, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
+    ledger: Ledger, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.add([new("bad", payload=LARGE, group="g")])
+    ledger.add([new("bad", payload=LARGE, group="g")])
     redis_client.hdel(KEYS.tasks, *bodies(redis_client))
-    store.add([new("good", payload=LARGE, group="g")])
+    ledger.add([new("good", payload=LARGE, group="g")])
     with caplog.at_level(logging.ERROR):
-        assert [task.id for task in claim(store)] == ["good"]
+        assert [task.id for task in claim(ledger)] == ["good"]
     assert "-/bad in queue default waits because its record cannot be read" in caplog.text
-    assert 59_000 < int(redis_client.zscore(KEYS.due("-"), "-/bad") or 0) - store.now() <= 60_000
-    assert store.take("default", "bad", lease_ms=LEASE_MS) is None
+    assert 59_000 < int(redis_client.zscore(KEYS.due("-"), "-/bad") or 0) - ledger.now() <= 60_000
+    assert ledger.take("default", "bad", lease_ms=LEASE_MS) is None
     with pytest.raises(TaskDamaged, match=r"the record of -/bad cannot be read: the payload in -/bad=\d+ is missing"):
-        store.get("default", "bad")
-    assert [task.id for task in store.group("default", "g")] == ["good"]
-    assert [task.id for task in store.page("default", TaskFilter(), None, 9).tasks] == ["good"]
-    assert store.move("default", [Move("bad", delay_ms=5)]) == store.cancel("default", ["bad"]) == [Reply.OK]
-    store.sweep(SHARD, retention_ms=-1)
+        ledger.get("default", "bad")
+    assert [task.id for task in ledger.group("default", "g")] == ["good"]
+    assert [task.id for task in ledger.page("default", TaskFilter(), None, 9).tasks] == ["good"]
+    assert ledger.move("default", [Move("bad", delay_ms=5)]) == ledger.cancel("default", ["bad"]) == [Reply.OK]
+    ledger.sweep(SHARD, retention_ms=-1)
     assert redis_client.hget(KEYS.tasks, "-/bad") is None
     assert redis_client.hincrby(KEYS.meta, "bodies", -1) == 1, "what another deleted is counted still"
 
 
 @pytest.mark.parametrize("use", ["get", "group"])
 def test_a_task_that_is_replaced_while_it_is_looked_up_is_looked_up_again(
-    store: Ledger, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, use: str
+    ledger: Ledger, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, use: str
 ) -> None:
-    add(store, payload=LARGE, group="g", delay_ms=LEASE_MS)
-    scripts, other, reads = store._runner.scripts, Ledger(redis_client), list[Any]()
+    add(ledger, payload=LARGE, group="g", delay_ms=LEASE_MS)
+    scripts, other, reads = ledger._runner.scripts, Ledger(redis_client), list[Any]()
     read = scripts.read
 
     def then_replaced(*commands: Any) -> Any:
@@ -180,5 +182,5 @@ def test_a_task_that_is_replaced_while_it_is_looked_up_is_looked_up_again(
         return answer
 
     monkeypatch.setattr(scripts, "read", then_replaced)
-    [task] = [stored_task(store)] if use == "get" else store.group("default", "g")
+    [task] = [stored_task(ledger)] if use == "get" else ledger.group("default", "g")
     assert task.payload_json == OTHER

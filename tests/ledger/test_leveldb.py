@@ -19,21 +19,21 @@ from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import Ending, Status
 from duecourse.settings import Settings
 from tests.support.ledger import SHARD, add, claim, new, settle, stored_task
-from tests.support.level_store import level_store
+from tests.support.level_ledger import level_ledger
 
 plyvel = pytest.importorskip("plyvel", reason="there is no wheel for this version of Python")
 
 
 def test_what_was_answered_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
-    with level_store(tmp_path / "ledger") as store:
-        add(store, "later", delay_ms=60_000)
-        add(store, "done")
-        settle(store, claim(store)[0], Ending.DONE, result="1")
-        before = store.stats(SHARD)
-    with level_store(tmp_path / "ledger") as store:
-        assert [stored_task(store, id).status for id in ("later", "done")] == [Status.SCHEDULED, Status.DONE]
-        assert store.stats(SHARD)[:7] == before[:7]
-        assert store.shards() == [SHARD]
+    with level_ledger(tmp_path / "ledger") as ledger:
+        add(ledger, "later", delay_ms=60_000)
+        add(ledger, "done")
+        settle(ledger, claim(ledger)[0], Ending.DONE, result="1")
+        before = ledger.stats(SHARD)
+    with level_ledger(tmp_path / "ledger") as ledger:
+        assert [stored_task(ledger, id).status for id in ("later", "done")] == [Status.SCHEDULED, Status.DONE]
+        assert ledger.stats(SHARD)[:7] == before[:7]
+        assert ledger.shards() == [SHARD]
 
 
 def test_each_change_is_one_synced_write(tmp_path: Path) -> None:
@@ -54,17 +54,17 @@ def test_each_change_is_one_synced_write(tmp_path: Path) -> None:
 
     below = LevelDisk(str(tmp_path / "ledger"))
     below._db = Listening(below._db)
-    store = EmbeddedLedger(disk=below)
-    add(store, "first")
+    ledger = EmbeddedLedger(disk=below)
+    add(ledger, "first")
     written.clear()  # the shard's place in the registry too
-    store.add([new(f"t-{n}") for n in range(10)])
-    tasks = claim(store)
-    settle(store, tasks[0], Ending.DONE)
+    ledger.add([new(f"t-{n}") for n in range(10)])
+    tasks = claim(ledger)
+    settle(ledger, tasks[0], Ending.DONE)
     assert written == [{"transaction": True, "sync": True}] * 3
-    store.stats(SHARD)
-    store.get("default", "t-1")
+    ledger.stats(SHARD)
+    ledger.get("default", "t-1")
     assert len(written) == 3, "a look writes nothing"
-    store.close()
+    ledger.close()
 
 
 class Unsynced(LevelDisk):
@@ -81,39 +81,39 @@ class Unsynced(LevelDisk):
 @pytest.mark.parametrize("failures", [1, 2])
 def test_what_follows_a_write_that_failed_is_true_though_the_disk_has_that_write(tmp_path: Path, failures: int) -> None:
     disk = Unsynced(str(tmp_path / "ledger"))
-    store = EmbeddedLedger(disk=disk)
-    add(store)
+    ledger = EmbeddedLedger(disk=disk)
+    add(ledger)
     disk.fails = True
     for _ in range(failures):
         with pytest.raises(StoreUnavailable):
-            claim(store)
+            claim(ledger)
     disk.fails = False
-    store.cancel("default", ["a"])
-    store.close()
-    with level_store(tmp_path / "ledger") as again:
+    ledger.cancel("default", ["a"])
+    ledger.close()
+    with level_ledger(tmp_path / "ledger") as again:
         assert stored_task(again).status is Status.CANCELLED
         assert again.stats(SHARD).leased == 0
 
 
 @pytest.mark.slow
 def test_a_second_opener_is_told_who_has_the_folder_and_what_to_do(tmp_path: Path) -> None:
-    with level_store(tmp_path / "ledger"):
+    with level_ledger(tmp_path / "ledger"):
         problem = rf"{tmp_path}/ledger is in use by process {os.getpid()}.*another folder"
         with pytest.raises(StoreInUse, match=problem):
             LevelDisk(str(tmp_path / "ledger"))
         code = f"from duecourse.ledger.embedded.leveldb import LevelDisk; LevelDisk({str(tmp_path / 'ledger')!r})"
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         assert f"StoreInUse: leveldb://{tmp_path}/ledger is in use by process {os.getpid()}" in other.stderr
-    with level_store(tmp_path / "ledger"):
+    with level_ledger(tmp_path / "ledger"):
         pass
 
 
 def test_a_refused_second_opener_leaves_the_first_one_its_folder(tmp_path: Path) -> None:
-    with level_store(tmp_path / "ledger") as store:
+    with level_ledger(tmp_path / "ledger") as ledger:
         for _ in range(2):
             with pytest.raises(StoreInUse):
                 LevelDisk(str(tmp_path / "ledger"))
-        add(store)
+        add(ledger)
 
 
 @pytest.mark.parametrize(
@@ -149,22 +149,29 @@ def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(folder: str) -
 
 
 def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
-    with plyvel.DB(str(tmp_path / "theirs"), create_if_missing=True) as theirs:
-        theirs.put(b"a", b"1")
-    with pytest.raises(StoreMisused, match="another program's LevelDB"):
-        LevelDisk(str(tmp_path / "theirs"))
+    for name in (b"a", LAYOUT_KEY):
+        with plyvel.DB(str(tmp_path / "theirs"), create_if_missing=True) as theirs:
+            theirs.put(name, b"1")
+        with pytest.raises(StoreMisused, match="another program's LevelDB"):
+            LevelDisk(str(tmp_path / "theirs"))
     with plyvel.DB(str(tmp_path / "theirs")) as theirs:
-        assert list(theirs) == [(b"a", b"1")]
+        assert list(theirs) == [(LAYOUT_KEY, b"1"), (b"a", b"1")]
 
 
-@pytest.mark.parametrize("layout", ["duecourse 4", f"duecourse keyspace {VERSION - 1}", "duecourse keyspace 99"])
+@pytest.mark.parametrize(
+    ("layout", "way_out"),
+    [
+        ("duecourse 4", "upgrade it once with commit 9d900a4"),
+        (f"duecourse keyspace {VERSION - 1}", "upgrade it once with commit 9d900a4"),
+        ("duecourse keyspace 99", "use the release that wrote it"),
+    ],
+)
 def test_a_folder_of_another_version_is_rejected_with_the_way_out_and_stays_as_it_was(
-    tmp_path: Path, layout: str
+    tmp_path: Path, layout: str, way_out: str
 ) -> None:
     with plyvel.DB(str(tmp_path / "other"), create_if_missing=True) as other:
         other.put(LAYOUT_KEY, layout.encode())
         other.put(b"task", b"of that version")
-    way_out = "export it with the release that wrote it, and import the export here"
     with pytest.raises(OtherVersion, match=f"'{layout}', and this release reads '{LAYOUT.decode()}': {way_out}"):
         LevelDisk(str(tmp_path / "other"))
     with plyvel.DB(str(tmp_path / "other")) as other:
@@ -177,7 +184,7 @@ def test_a_first_opening_that_was_cut_off_is_gone_on_with(tmp_path: Path) -> Non
     for name in ("LOCK", "LOG", "MANIFEST-000001", "000001.dbtmp", LOCK):
         (tmp_path / "early" / name).touch()
     for folder in ("ledger", "early"):
-        with level_store(tmp_path / folder):
+        with level_ledger(tmp_path / folder):
             pass
         with plyvel.DB(str(tmp_path / folder)) as opened:
             assert opened.get(LAYOUT_KEY) == LAYOUT
@@ -196,60 +203,60 @@ def test_a_missing_library_is_named_with_how_to_get_it(
 
 
 def test_a_closed_store_says_so(tmp_path: Path) -> None:
-    with level_store(tmp_path / "ledger") as store:
+    with level_ledger(tmp_path / "ledger") as ledger:
         pass
-    store.close()
-    for verb in (lambda: store.get("default", "a"), lambda: store.add([new()])):
+    ledger.close()
+    for verb in (lambda: ledger.get("default", "a"), lambda: ledger.add([new()])):
         with pytest.raises(StoreUnavailable, match=f"leveldb://{tmp_path}/ledger was closed"):
             verb()
 
 
 def test_the_settings_name_the_folder(tmp_path: Path) -> None:
-    store = open_ledger.open_store(Settings(store=f"leveldb://{tmp_path}/ledger"))
-    assert isinstance(store, EmbeddedLedger)
-    add(store)
-    store.close()
-    with level_store(tmp_path / "ledger") as again:
+    ledger = open_ledger.open_ledger(Settings(store=f"leveldb://{tmp_path}/ledger"))
+    assert isinstance(ledger, EmbeddedLedger)
+    add(ledger)
+    ledger.close()
+    with level_ledger(tmp_path / "ledger") as again:
         stored_task(again)
 
 
 def test_a_folder_that_was_removed_while_it_was_open_takes_nothing_more(tmp_path: Path) -> None:
     folder = tmp_path / "ledger"
     below = LevelDisk(str(folder))
-    store = EmbeddedLedger(disk=below)
-    add(store)
+    ledger = EmbeddedLedger(disk=below)
+    add(ledger)
     for _ in range(2):
         shutil.rmtree(folder, ignore_errors=True)
         with pytest.raises(StoreUnavailable, match=f"leveldb://{folder}: the folder, .* was removed or replaced"):
-            store.add([new("b")])
+            ledger.add([new("b")])
         assert not folder.exists(), "no empty ledger in its place"
         below._db.close()  # as after a fault
     with pytest.raises(StoreUnavailable, match="removed or replaced"):
-        store.get("default", "a")
-    store.close()
+        ledger.get("default", "a")
+    ledger.close()
 
 
 def test_a_folder_that_was_replaced_while_it_was_open_is_written_to_when_it_is_back(tmp_path: Path) -> None:
     folder = tmp_path / "ledger"
-    with level_store(folder) as store:
+    with level_ledger(folder) as ledger:
         folder.rename(tmp_path / "aside")
         folder.mkdir()
         (folder / LOCK).touch()
         with pytest.raises(StoreUnavailable, match="removed or replaced"):
-            store.add([new("b")])
+            ledger.add([new("b")])
         shutil.rmtree(folder)
         (tmp_path / "aside").rename(folder)
-        add(store, "c")
+        add(ledger, "c")
 
 
 @pytest.mark.parametrize(("was", "to"), [(1, 8), (8, 3)])
 def test_a_queue_with_another_number_of_shards_is_refused_when_it_is_opened(tmp_path: Path, was: int, to: int) -> None:
     folder = tmp_path / "ledger"
-    with level_store(folder, sharding=Sharding({"default": was})) as store:
-        add(store)
+    with level_ledger(folder, sharding=Sharding({"default": was})) as ledger:
+        add(ledger)
     for _ in range(2):
         problem = rf"Queue default has {was} registered shards and DUECOURSE_SHARDS says {to}: set it to {was}"
         with pytest.raises(StoreMisused, match=problem):
-            open_ledger.open_store(Settings(store=f"leveldb://{folder}", shards={"default": to}))
-    with level_store(folder, sharding=Sharding({"default": was, "other": to})) as store:
-        stored_task(store)
+            open_ledger.open_ledger(Settings(store=f"leveldb://{folder}", shards={"default": to}))
+    with level_ledger(folder, sharding=Sharding({"default": was, "other": to})) as ledger:
+        stored_task(ledger)

@@ -42,10 +42,10 @@ def shape(task: Task) -> Task:
     return replace(task, id=NUMBER.sub("~", task.id), **changes)
 
 
-def swept(store: Ledger) -> tuple[int, int, int]:
+def swept(ledger: Ledger) -> tuple[int, int, int]:
     """How many were reclaimed, died and were pruned, in as many steps as it takes."""
-    step = store.sweep(SHARD, retention_ms=200)
-    more = swept(store) if step.more else (0, 0, 0)
+    step = ledger.sweep(SHARD, retention_ms=200)
+    more = swept(ledger) if step.more else (0, 0, 0)
     return step.reclaimed + more[0], step.died + more[1], step.pruned + more[2]
 
 
@@ -56,8 +56,8 @@ def by_shape(tasks: list[Task]) -> list[Task]:
 class Alike:
     """Two stores that are asked the same, and the leases that each gave."""
 
-    def __init__(self, stores: list[Ledger], clock: HandClock, seed: int) -> None:
-        self.stores, self.clock, self.draw = stores, clock, random.Random(seed)
+    def __init__(self, ledgers: list[Ledger], clock: HandClock, seed: int) -> None:
+        self.ledgers, self.clock, self.draw = ledgers, clock, random.Random(seed)
         self.leases: list[list[Task]] = []
 
     def add(self) -> None:
@@ -74,7 +74,7 @@ class Alike:
             "notify": self.draw.choice(["", "", "L", "http://a.example/D"]),
         }
         tasks = [new(self.draw.choice(IDS), tenant=self.draw.choice(TENANTS), **fields) for _ in range(2)]
-        answers = [store.add(tasks, echo=True) for store in self.stores]
+        answers = [ledger.add(tasks, echo=True) for ledger in self.ledgers]
         shown = [[(one.reply, one.task and shape(one.task)) for one in added] for added in answers]
         assert shown[0] == shown[1]
 
@@ -82,15 +82,15 @@ class Alike:
         lease_ms, most = self.draw.choice([1, 50, 5_000]), 100  # else turns decide who has the room
         handing = {kind: Delivery(target, most, 2 * lease_ms) for kind, target in TARGETS.items()}
         bounds = {"lease_ms": lease_ms, "deliveries": self.draw.choice([{}, handing])}
-        self._lease(*(by_shape(store.claim(SHARD, 500, **bounds).tasks) for store in self.stores))
+        self._lease(*(by_shape(ledger.claim(SHARD, 500, **bounds).tasks) for ledger in self.ledgers))
 
     def begin(self) -> None:
         for held in self.draw.choices(self.leases[-12:], k=2) if self.leases else []:
             if held[0].kind in TARGETS:
                 nonce = self.draw.randbytes(8)
-                both = list(zip(self.stores, held, strict=True))
+                both = list(zip(self.ledgers, held, strict=True))
                 for _ in range(self.draw.choice([1, 2])):
-                    answers = [store.begin(SHARD, [lease_of(task)], 60, [nonce])[0] for store, task in both]
+                    answers = [ledger.begin(SHARD, [lease_of(task)], 60, [nonce])[0] for ledger, task in both]
                     assert len({(one.run, one.expires_at, one.token[12:]) for one in answers}) == 1
                 if answers[0].token:
                     begun = zip(held, answers, strict=True)
@@ -98,7 +98,7 @@ class Alike:
 
     def take(self) -> None:
         id, tenant = self.draw.choice(IDS), self.draw.choice(TENANTS)
-        taken = [store.take(QUEUE, id, tenant, lease_ms=50) for store in self.stores]
+        taken = [ledger.take(QUEUE, id, tenant, lease_ms=50) for ledger in self.ledgers]
         self._lease(*([task] if task else [] for task in taken))
 
     def settle(self) -> None:
@@ -112,36 +112,36 @@ class Alike:
                 token = task.token[:cut].ljust(28, "0")
                 ends.append(Settlement(task.id, task.tenant, token, ending, 5, None, state, detail, result))
         for _ in range(self.draw.choice([1, 2])):
-            first, second = (store.settle(SHARD, ends) for store, ends in zip(self.stores, asked, strict=True))
+            first, second = (ledger.settle(SHARD, ends) for ledger, ends in zip(self.ledgers, asked, strict=True))
             assert first == second
 
     def keep(self) -> None:
         for held in self.draw.choices(self.leases[-6:], k=1) if self.leases else []:
             leases = [Lease(task.id, task.token, task.tenant) for task in held]
-            state, both = self.draw.choice(TEXTS), list(zip(self.stores, leases, strict=True))
-            assert len({store.save(SHARD, lease, state) for store, lease in both}) == 1
-            assert len({store.extend(SHARD, [lease], 70)[0] for store, lease in both}) == 1
+            state, both = self.draw.choice(TEXTS), list(zip(self.ledgers, leases, strict=True))
+            assert len({ledger.save(SHARD, lease, state) for ledger, lease in both}) == 1
+            assert len({ledger.extend(SHARD, [lease], 70)[0] for ledger, lease in both}) == 1
 
     def change(self) -> None:
         tenant, id, force = self.draw.choice(TENANTS), self.draw.choice(IDS), self.draw.random() < 0.5
         move = Move(id, None, self.draw.choice([0, 9]), self.draw.choice([None, *TEXTS]), force, True, "L")
         verb = self.draw.choice(["move", "cancel", "replay"])
         for_each = {
-            "move": lambda store: store.move(QUEUE, [move], tenant),
-            "cancel": lambda store: store.cancel(QUEUE, [id], force=force, tenant=tenant, by="D"),
-            "replay": lambda store: store.replay(QUEUE, [id], tenant, deadlines_ms=[5], by="s"),
+            "move": lambda ledger: ledger.move(QUEUE, [move], tenant),
+            "cancel": lambda ledger: ledger.cancel(QUEUE, [id], force=force, tenant=tenant, by="D"),
+            "replay": lambda ledger: ledger.replay(QUEUE, [id], tenant, deadlines_ms=[5], by="s"),
         }
-        first, second = map(for_each[verb], self.stores)
+        first, second = map(for_each[verb], self.ledgers)
         assert first == second
 
     def wait(self) -> None:
         self.clock.advance(self.draw.choice([1, 9, 50, 300]))
-        first, second = map(swept, self.stores)
+        first, second = map(swept, self.ledgers)
         assert first == second
 
     def compare(self) -> None:
         for tenant in TENANTS:
-            pages = [store.page(QUEUE, TaskFilter(), None, 100, tenant).tasks for store in self.stores]
+            pages = [ledger.page(QUEUE, TaskFilter(), None, 100, tenant).tasks for ledger in self.ledgers]
             first, second = ([shape(task) for task in by_shape(page)] for page in pages)
             assert first == second
 
@@ -157,8 +157,8 @@ def test_memory_and_redis_show_the_same_after_the_same_steps(
 ) -> None:
     # The random part of a wait is drawn from a token, which is another in each.
     monkeypatch.setattr(redis_wire, "POLICY", replace(POLICY, jitter=False))
-    stores: list[Ledger] = [EmbeddedLedger(clock, deaths=True), Ledger(redis_client, travel=clock, deaths=True)]
-    alike = Alike(stores, clock, seed)
+    ledgers: list[Ledger] = [EmbeddedLedger(clock, deaths=True), Ledger(redis_client, travel=clock, deaths=True)]
+    alike = Alike(ledgers, clock, seed)
     steps = [alike.add, alike.claim, alike.take, alike.settle, alike.keep, alike.change, alike.wait, alike.begin]
     for _ in range(STEPS):
         [step] = alike.draw.choices(steps, [4, 5, 2, 7, 1, 4, 3, 4])

@@ -18,30 +18,36 @@ from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, 
 from tests.support.schedules import put
 
 KEYS = keys_of("duecourse", SHARD)
-WAY_OUT = "export it with the release that wrote it, and import the export here"
-VERSIONS = {"0.1.0, which names none": None, "an earlier version": VERSION - 1, "a later version": VERSION + 1}
+UPGRADE = "^The ledger is of an earlier version: upgrade it once with commit 9d900a4"
+RELEASE = "^The ledger is of a later version: use the release that wrote it"
+VERSIONS = {
+    "0.1.0, which names none": (None, UPGRADE),
+    "an earlier version": (VERSION - 1, UPGRADE),
+    "a later version": (VERSION + 1, RELEASE),
+    "a later version of more digits": (10 * VERSION, RELEASE),
+}
 CALLS: dict[str, Callable[[Ledger, Task], object]] = {
-    "add": lambda store, _: store.add([new("b", delay_ms=LATER_MS)]),
-    "add another": lambda store, _: store.add([new("c"), new("d")]),
-    "claim": lambda store, _: claim(store),
-    "take": lambda store, _: store.take("default", "b", lease_ms=LEASE_MS),
-    "settle": lambda store, leased: store.settle(SHARD, [ending(leased, Ending.DONE)]),
-    "extend": lambda store, leased: store.extend(SHARD, [lease_of(leased)], LEASE_MS),
-    "save": lambda store, leased: store.save(SHARD, lease_of(leased), "1"),
-    "move": lambda store, _: store.move("default", [Move("b", delay_ms=5)]),
-    "cancel": lambda store, _: store.cancel("default", ["b"], force=True),
-    "replay": lambda store, _: store.replay("default", ["b"]),
-    "page": lambda store, _: store.page("default", TaskFilter(), None, 9),
-    "schedule": lambda store, _: put(store),
-    "configure": lambda store, _: store.configure("default", {"max_running": 3}),
-    "sweep": lambda store, _: store.sweep(SHARD, retention_ms=0),
-    "mend": lambda store, _: Mend(store._client, "duecourse", LEASE_MS, print).run(),
-    "reshard": lambda store, _: Reshard(store._client, "duecourse", "default", 3, print).run(0),
+    "add": lambda ledger, _: ledger.add([new("b", delay_ms=LATER_MS)]),
+    "add another": lambda ledger, _: ledger.add([new("c"), new("d")]),
+    "claim": lambda ledger, _: claim(ledger),
+    "take": lambda ledger, _: ledger.take("default", "b", lease_ms=LEASE_MS),
+    "settle": lambda ledger, leased: ledger.settle(SHARD, [ending(leased, Ending.DONE)]),
+    "extend": lambda ledger, leased: ledger.extend(SHARD, [lease_of(leased)], LEASE_MS),
+    "save": lambda ledger, leased: ledger.save(SHARD, lease_of(leased), "1"),
+    "move": lambda ledger, _: ledger.move("default", [Move("b", delay_ms=5)]),
+    "cancel": lambda ledger, _: ledger.cancel("default", ["b"], force=True),
+    "replay": lambda ledger, _: ledger.replay("default", ["b"]),
+    "page": lambda ledger, _: ledger.page("default", TaskFilter(), None, 9),
+    "schedule": lambda ledger, _: put(ledger),
+    "configure": lambda ledger, _: ledger.configure("default", {"max_running": 3}),
+    "sweep": lambda ledger, _: ledger.sweep(SHARD, retention_ms=0),
+    "mend": lambda ledger, _: Mend(ledger._client, "duecourse", LEASE_MS, print).run(),
+    "reshard": lambda ledger, _: Reshard(ledger._client, "duecourse", "default", 3, print).run(0),
 }
 
 
 @pytest.fixture
-def store(redis_client: redis.Redis) -> Ledger:
+def ledger(redis_client: redis.Redis) -> Ledger:
     return Ledger(redis_client)
 
 
@@ -54,40 +60,45 @@ def written_as(client: redis.Redis, version: int | None) -> dict[bytes, Any]:
     return {key: client.dump(key) for key in client.scan_iter()}
 
 
-@pytest.mark.parametrize("version", VERSIONS.values(), ids=VERSIONS)
+@pytest.mark.parametrize(("version", "way_out"), VERSIONS.values(), ids=VERSIONS)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_shard_of_another_version_rejects_each_call_with_the_way_out(
-    store: Ledger,
+    ledger: Ledger,
     redis_client: redis.Redis,
     call: Callable[[Ledger, Task], object],
     version: int | None,
+    way_out: str,
 ) -> None:
-    add(store, "b", delay_ms=LATER_MS)
-    add(store)
-    [leased] = claim(store)
+    add(ledger, "b", delay_ms=LATER_MS)
+    add(ledger)
+    [leased] = claim(ledger)
     before = written_as(redis_client, version)
-    with pytest.raises(OtherVersion, match=WAY_OUT):
-        call(store, leased)
+    with pytest.raises(OtherVersion, match=way_out):
+        call(ledger, leased)
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter()} == before
 
 
-@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
-def test_a_ledger_of_another_version_takes_no_new_queue(store: Ledger, redis_client: redis.Redis, version: int) -> None:
-    add(store, delay_ms=LATER_MS)
+@pytest.mark.parametrize(
+    ("version", "way_out"), [(VERSION - 1, UPGRADE), (VERSION + 1, RELEASE)], ids=["earlier", "later"]
+)
+def test_a_ledger_of_another_version_takes_no_new_queue(
+    ledger: Ledger, redis_client: redis.Redis, version: int, way_out: str
+) -> None:
+    add(ledger, delay_ms=LATER_MS)
     redis_client.hset(ledger_key("duecourse"), "layout", version)
-    with pytest.raises(OtherVersion, match=WAY_OUT):
-        store.add([new("b", queue="other")])
-    assert store.shards() == [SHARD]
+    with pytest.raises(OtherVersion, match=way_out):
+        ledger.add([new("b", queue="other")])
+    assert ledger.shards() == [SHARD]
 
 
 @pytest.mark.parametrize("key", [KEYS.meta, ledger_key("duecourse")], ids=["a shard's", "the ledger's"])
 def test_a_version_that_another_program_deleted_is_written_again(
-    store: Ledger, redis_client: redis.Redis, key: str
+    ledger: Ledger, redis_client: redis.Redis, key: str
 ) -> None:
-    add(store)
+    add(ledger)
     redis_client.delete(key)
     [leased] = claim(Ledger(redis_client))
-    store.add([new("b", queue="other")])
+    ledger.add([new("b", queue="other")])
     assert redis_client.hget(key, "layout") == b"%d" % VERSION
-    assert settle(store, leased, Ending.DONE) == "done"
-    assert stored_task(store).status == "done"
+    assert settle(ledger, leased, Ending.DONE) == "done"
+    assert stored_task(ledger).status == "done"

@@ -54,7 +54,7 @@ from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD
 from tests.support.ledger_model import HANDED, TARGET
-from tests.support.level_store import level_store
+from tests.support.level_ledger import level_ledger
 from tests.support.matrix import LENGTHY, in_turn
 from tests.support.proxies import LossyProxy, load_scripts
 from tests.support.redis_server import RedisServer
@@ -162,8 +162,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.redis = Ledger(client, travel=self.clock)
         self.opened = ExitStack()
         folder = Path(self.opened.enter_context(TemporaryDirectory(prefix="duecourse-", dir=UNSYNCED)))
-        level = self.opened.enter_context(level_store(folder / "ledger", self.clock))
-        self.stores: list[Ledger] = [EmbeddedLedger(self.clock), level, self.redis]
+        level = self.opened.enter_context(level_ledger(folder / "ledger", self.clock))
+        self.ledgers: list[Ledger] = [EmbeddedLedger(self.clock), level, self.redis]
         self.names = [Names(), Names(), Names()]
         self.hands: dict[int, list[tuple[str, int]]] = defaultdict(list)
         self.fence = 0
@@ -173,7 +173,7 @@ class LedgerMachine(RuleBasedStateMachine):
         # What kept one apart may have left its group since, within the same batch.
         lost = lost and len({task.id for task in tasks}) == len(tasks) and not any(task.apart for task in tasks)
         replies = [self.model.add(task) for task in tasks]
-        self._same(lambda store, _: [added.reply for added in store.add(tasks)], replies, lost=lost)
+        self._same(lambda ledger, _: [added.reply for added in ledger.add(tasks)], replies, lost=lost)
 
     @rule(
         caller=callers,
@@ -206,15 +206,15 @@ class LedgerMachine(RuleBasedStateMachine):
             "at_once": at_once,
         }
         bell_at = self.model.hang()
-        for store, names in zip(self.stores, self.names, strict=True):
-            is_lost = lost and store is self.redis
+        for ledger, names in zip(self.ledgers, self.names, strict=True):
+            is_lost = lost and ledger is self.redis
             self.redis.lost_claims.take(SHARD)  # of an earlier claim that leased nothing: no look for it comes first
             if is_lost and not leased:
                 self._lose(lambda: self.redis.claim(SHARD, limit, **bounds))
                 continue
             if is_lost:
                 self.proxy.lose_next_reply()
-            claim = store.claim(SHARD, limit, **bounds)
+            claim = ledger.claim(SHARD, limit, **bounds)
             expected = [task for id in leased if (task := self.model.task(id))]
             shown = [names.translate(task, own) for task, own in zip(claim.tasks, expected, strict=True)]
             assert shown == expected
@@ -278,13 +278,13 @@ class LedgerMachine(RuleBasedStateMachine):
         nonce = secrets.token_bytes(8)
         run, end = self.model.begin(id, n, lease_ms)
 
-        def send(store: Ledger, names: Names, nonce: bytes = nonce) -> tuple[int, int, bool]:
-            [begun] = store.begin(SHARD, [Lease(id, names.tokens[n])], lease_ms, [nonce])
+        def send(ledger: Ledger, names: Names, nonce: bytes = nonce) -> tuple[int, int, bool]:
+            [begun] = ledger.begin(SHARD, [Lease(id, names.tokens[n])], lease_ms, [nonce])
             return begun.run, begun.expires_at, begun.token.endswith(nonce.hex()) and bool(begun.token)
 
         self._same(send, (run, end, run > 0), lost=lost)
         if repeat:
-            self._same(lambda store, names: send(store, names, bytes(8)), (0, 0, False))
+            self._same(lambda ledger, names: send(ledger, names, bytes(8)), (0, 0, False))
         if run:
             self.hands[caller].append((id, self.model.rows[id].token))
             self.every_task_stands_as_the_model_says()
@@ -309,13 +309,13 @@ class LedgerMachine(RuleBasedStateMachine):
     def move(self, chosen: list[str], delay_ms: int, state: str | None, how: int, lost: bool) -> None:
         moves = [Move(id, None, delay_ms, state, bool(how & 1), bool(how & 2), "http") for id in chosen]
         replies = [self.model.move(move) for move in moves]
-        self._same(lambda store, _: store.move(QUEUE, moves), replies, lost=lost)
+        self._same(lambda ledger, _: ledger.move(QUEUE, moves), replies, lost=lost)
 
     @rule(chosen=st.lists(ids, min_size=1, max_size=2), force=st.booleans(), lost=lost)
     def cancel(self, chosen: list[str], force: bool, lost: bool) -> None:
         replies = [self.model.cancel(id, force, "me") for id in chosen]
         self._same(
-            lambda store, _: store.cancel(QUEUE, chosen, force=force, by="me"), replies, lost=lost, repeated=False
+            lambda ledger, _: ledger.cancel(QUEUE, chosen, force=force, by="me"), replies, lost=lost, repeated=False
         )
 
     @rule(
@@ -333,12 +333,12 @@ class LedgerMachine(RuleBasedStateMachine):
         status = data.draw(st.sampled_from(LIVE if act == Act.CANCEL else OTHERS))
         asked = Bulk(act, (status,), kind, group, min_age_ms, limit)
         count = self.model.bulk(asked, "me")
-        self._same(lambda store, _: store.bulk(QUEUE, asked, by="me").tasks, count, lost=lost, repeated=False)
+        self._same(lambda ledger, _: ledger.bulk(QUEUE, asked, by="me").tasks, count, lost=lost, repeated=False)
 
     @rule(chosen=st.lists(ids, min_size=1, max_size=2), lost=lost)
     def replay(self, chosen: list[str], lost: bool) -> None:
         replies = [self.model.replay(id, "me") for id in chosen]
-        self._same(lambda store, _: store.replay(QUEUE, chosen, by="me"), replies, lost=lost, repeated=False)
+        self._same(lambda ledger, _: ledger.replay(QUEUE, chosen, by="me"), replies, lost=lost, repeated=False)
 
     @rule(
         filling=st.booleans(),
@@ -351,7 +351,7 @@ class LedgerMachine(RuleBasedStateMachine):
         schedule = replace(FILLING if filling else SERIES, overlap=overlap, deadline_ms=deadline_ms)
         progress = Progress(nominal=NOMINALS[0], next_at=self.clock.at + delay_ms)
         put = self.model.plan(schedule, progress)
-        self._same(lambda store, _: store.put_schedule(schedule, progress).put, put, lost=lost)
+        self._same(lambda ledger, _: ledger.put_schedule(schedule, progress).put, put, lost=lost)
 
     @rule(
         data=st.data(),
@@ -372,39 +372,39 @@ class LedgerMachine(RuleBasedStateMachine):
             next_at=NEVER if delay_ms is None else self.clock.at + delay_ms,
             recent=(*others, Occurrence(nominal, Became.LIVE)),
         )
-        reads = [self._kept(store, one.schedule.id) for store in self.stores]
+        reads = [self._kept(ledger, one.schedule.id) for ledger in self.ledgers]
         firings = iter([Firing(read, (task,), after) for read in reads])
         fired = self.model.fire(one, task, after)
         lost = lost and one in self.model.planned  # of a backfill that is over nothing is left to know its step by
-        self._same(lambda store, _: store.fire(SHARD, [next(firings)]), [fired], lost=lost)
+        self._same(lambda ledger, _: ledger.fire(SHARD, [next(firings)]), [fired], lost=lost)
         if stale:
             again = iter([Firing(read, (task,), after) for read in reads])
-            self._same(lambda store, _: store.fire(SHARD, [next(again)]), [Fired.STALE])
+            self._same(lambda ledger, _: ledger.fire(SHARD, [next(again)]), [Fired.STALE])
 
     @rule()
     def drop_schedule(self) -> None:
         dropped = self.model.drop()
-        self._same(lambda store, _: store.drop_schedule(QUEUE, "s"), dropped)
+        self._same(lambda ledger, _: ledger.drop_schedule(QUEUE, "s"), dropped)
 
     def _due(self) -> list[str]:
         """Ids of the schedules that a claim finds due."""
         dues = sorted((one.progress.next_at, one.schedule.id) for one in self.model.planned)
         return [id for at, id in dues if at <= self.clock.at and not self.model.paused]
 
-    def _kept(self, store: Ledger, id: str) -> StoredSchedule:
-        found = store.schedule(QUEUE, id)
+    def _kept(self, ledger: Ledger, id: str) -> StoredSchedule:
+        found = ledger.schedule(QUEUE, id)
         assert found
         return found
 
     @rule(paused=st.booleans(), lost=lost)
     def pause(self, paused: bool, lost: bool) -> None:
         self.model.pause(paused)
-        self._same(lambda store, _: store.configure(QUEUE, {"paused": paused}), True, lost=lost)
+        self._same(lambda ledger, _: ledger.configure(QUEUE, {"paused": paused}), True, lost=lost)
 
     @rule(retention_ms=st.sampled_from([0, 100, 60_000]))
     def sweep(self, retention_ms: int) -> None:
         answer = (*self.model.sweep(retention_ms), False)
-        self._same(lambda store, _: store.sweep(SHARD, retention_ms=retention_ms)[:4], answer)
+        self._same(lambda ledger, _: ledger.sweep(SHARD, retention_ms=retention_ms)[:4], answer)
 
     @rule(ms=st.sampled_from([1, 9, 50, 100, 1_000, 2_000]))
     def time_passes(self, ms: int) -> None:
@@ -424,25 +424,25 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_task_stands_as_the_model_says(self) -> None:
-        for store, names in zip(self.stores, self.names, strict=True):
+        for ledger, names in zip(self.ledgers, self.names, strict=True):
             for id in IDS:
-                shown, expected = store.get(QUEUE, id), self.model.task(id)
+                shown, expected = ledger.get(QUEUE, id), self.model.task(id)
                 assert (names.translate(shown, expected) if shown and expected else shown) == expected
             names.check_order()
 
     @invariant()
     def the_schedule_and_its_backfill_are_as_the_model_says(self) -> None:
         expected = {one.schedule.id: (one.schedule, one.progress) for one in self.model.planned}
-        for store in self.stores:
+        for ledger in self.ledgers:
             for id in ("s", FILLING.id):
-                found = store.schedule(QUEUE, id)
+                found = ledger.schedule(QUEUE, id)
                 assert (found and (found.schedule, found.progress)) == expected.get(id)
 
     @invariant()
     def every_number_is_true(self) -> None:
-        for store in self.stores:
-            assert store.stats(SHARD) == self.model.stats()
-            [outlook] = store.outlook_of([SHARD])
+        for ledger in self.ledgers:
+            assert ledger.stats(SHARD) == self.model.stats()
+            [outlook] = ledger.outlook_of([SHARD])
             assert isinstance(outlook, Outlook)
             assert outlook.dead == self.model.stats().dead
             next_at = self.model.next_at()
@@ -453,7 +453,7 @@ class LedgerMachine(RuleBasedStateMachine):
             else:
                 assert outlook.next_at == 0
             for group in ("g", "h", "s"):
-                assert [task.id for task in store.group(QUEUE, group)] == self.model.group(group)
+                assert [task.id for task in ledger.group(QUEUE, group)] == self.model.group(group)
 
     @invariant()
     def every_key_agrees_with_the_others(self) -> None:
@@ -467,8 +467,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def _settle(self, asked: list[tuple[Settlement, int]], lost: bool) -> None:
         replies = [self.model.settle(settlement, n) for settlement, n in asked]
 
-        def send(store: Ledger, names: Names) -> object:
-            return store.settle(SHARD, [s._replace(token=names.tokens[n]) for s, n in asked])
+        def send(ledger: Ledger, names: Names) -> object:
+            return ledger.settle(SHARD, [s._replace(token=names.tokens[n]) for s, n in asked])
 
         self._same(send, replies, lost=lost and bool(asked))
 
@@ -482,13 +482,13 @@ class LedgerMachine(RuleBasedStateMachine):
     ) -> None:
         """Each store must answer as expected; where a reply is lost, `repeated` says whether Redis is asked again."""
         self.model.hang()
-        for store, names in zip(self.stores, self.names, strict=True):
-            if lost and store is self.redis:
+        for ledger, names in zip(self.ledgers, self.names, strict=True):
+            if lost and ledger is self.redis:
                 if not repeated:
                     self._lose(lambda: verb(self.redis, self.names[-1]))
                     continue
                 self.proxy.lose_next_reply()
-            assert verb(store, names) == expected
+            assert verb(ledger, names) == expected
 
     def _lose(self, verb: Callable[[], Any]) -> None:
         self.proxy.lose_next_reply()

@@ -8,7 +8,7 @@ from duecourse.base.json_text import dump_json
 from duecourse.errors import InvalidInput
 from duecourse.ledger import record
 from duecourse.ledger.layout import VERSION
-from duecourse.ledger.record import BEGUN, FRONT, HEAD, OVER, UNREADABLE, pack_rest, pack_token, unpack
+from duecourse.ledger.record import BEGUN, ENDED, FRONT, HEAD, UNREADABLE, pack_rest, pack_token, unpack
 from duecourse.ledger.task import MAX_PAYLOAD_BYTES, NewTask, RetryPolicy, Run, Status, Trigger, cut_by
 
 ORIGIN = b"origin:8"
@@ -98,7 +98,7 @@ def test_a_record_that_is_cut_off_or_goes_on_cannot_be_read(log: bytes) -> None:
 
 def test_a_lease_stands_behind_what_is_scheduled_and_a_good_end_behind_that() -> None:
     begun = packed(NewTask("a", "k", "{}")) + BEGUN.pack(4, bytes(5) + b"\x09tokentok", 0, 10, ord("r"), ord("L"))
-    over = begun + b'"D"' + OVER.pack(3, 0, 11, ord("D"))
+    over = begun + b'"D"' + ENDED.pack(3, 0, 11, ord("D"))
     task = unpack("q", "-/a", begun)
     assert (task.status, task.run, task.fence, task.claimed_at, task.trigger) == (Status.LEASED, 4, 9, 10, Trigger.RING)
     done = unpack("q", "-/a", over)
@@ -112,7 +112,7 @@ def test_a_lease_stands_behind_what_is_scheduled_and_a_good_end_behind_that() ->
 @pytest.mark.parametrize("status", "ldxc")
 def test_a_lease_behind_anything_else_cannot_be_read(status: str) -> None:
     data = packed(NewTask("a", "k", "{}"), status)
-    lease, end = BEGUN.pack(4, bytes(14), 0, 10, 0, ord("L")), OVER.pack(0, 0, 11, ord("D"))
+    lease, end = BEGUN.pack(4, bytes(14), 0, 10, 0, ord("L")), ENDED.pack(0, 0, 11, ord("D"))
     for broken in (data + lease, data + lease + end, data + end):
         with pytest.raises(UNREADABLE):
             unpack("q", "-/a", broken)

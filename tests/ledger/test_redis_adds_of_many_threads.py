@@ -23,7 +23,7 @@ THREADS, EACH = 20, 15
 
 
 @pytest.fixture
-def store(redis_client: redis.Redis) -> Ledger:
+def ledger(redis_client: redis.Redis) -> Ledger:
     made = Ledger(redis_client, sharding=Sharding({"wide": 4}))
     made.add([new("first")])
     return made
@@ -40,7 +40,7 @@ def scripts(client: redis.Redis) -> int:
 
 
 def test_threads_share_scripts_and_each_gets_what_became_of_its_own(
-    store: Ledger, redis_client: redis.Redis, threads: ThreadPoolExecutor
+    ledger: Ledger, redis_client: redis.Redis, threads: ThreadPoolExecutor
 ) -> None:
     together = threading.Barrier(THREADS)
     redis_client.config_resetstat()
@@ -48,7 +48,7 @@ def test_threads_share_scripts_and_each_gets_what_became_of_its_own(
     def work(thread: int) -> list[AddReply]:
         together.wait(30)
         return [
-            store.add([new(f"{thread}.{n}", payload=f'"{thread}.{n}"', tenant=f"t{thread % 3}")], echo=True)[0]
+            ledger.add([new(f"{thread}.{n}", payload=f'"{thread}.{n}"', tenant=f"t{thread % 3}")], echo=True)[0]
             for n in range(EACH)
         ]
 
@@ -60,13 +60,13 @@ def test_threads_share_scripts_and_each_gets_what_became_of_its_own(
     assert scripts(redis_client) < THREADS * EACH
 
 
-def test_of_one_id_one_thread_adds_the_task_and_the_others_hear_so(store: Ledger, threads: ThreadPoolExecutor) -> None:
+def test_of_one_id_one_thread_adds_the_task_and_the_others_hear_so(ledger: Ledger, threads: ThreadPoolExecutor) -> None:
     together = threading.Barrier(THREADS)
 
     def work(thread: int) -> Reply:
         together.wait(30)
         mode = OnDuplicate.REJECT if thread % 2 else OnDuplicate.KEEP
-        return store.add([new("same", on_duplicate=mode)])[0].reply
+        return ledger.add([new("same", on_duplicate=mode)])[0].reply
 
     replies = list(threads.map(work, range(THREADS)))
     assert replies.count(Reply.CREATED) == 1
@@ -75,21 +75,23 @@ def test_of_one_id_one_thread_adds_the_task_and_the_others_hear_so(store: Ledger
     assert all(reply is not Reply.KEPT for reply in replies[1::2])
 
 
-def test_shards_stay_apart(store: Ledger, threads: ThreadPoolExecutor) -> None:
+def test_shards_stay_apart(ledger: Ledger, threads: ThreadPoolExecutor) -> None:
     ids = [f"w-{n}" for n in range(THREADS * EACH)]
-    replies = list(threads.map(lambda one: store.add([NewTask(one, "work", queue="wide", delay_ms=LATER_MS)])[0], ids))
+    replies = list(threads.map(lambda one: ledger.add([NewTask(one, "work", queue="wide", delay_ms=LATER_MS)])[0], ids))
     assert [(one.id, one.reply) for one in replies] == [(id, Reply.CREATED) for id in ids]
-    assert all(store.get("wide", id) for id in ids)
-    assert len({store.shard_of("wide", id) for id in ids}) == 4
+    assert all(ledger.get("wide", id) for id in ids)
+    assert len({ledger.shard_of("wide", id) for id in ids}) == 4
 
 
-def test_what_does_not_fit_into_a_record_is_its_callers_error_alone(store: Ledger, threads: ThreadPoolExecutor) -> None:
+def test_what_does_not_fit_into_a_record_is_its_callers_error_alone(
+    ledger: Ledger, threads: ThreadPoolExecutor
+) -> None:
     together = threading.Barrier(THREADS)
 
     def work(thread: int) -> str:
         together.wait(30)
         try:
-            return store.add([new(f"f-{thread}", kind="k" * (300 if thread % 5 == 0 else 3))])[0].reply
+            return ledger.add([new(f"f-{thread}", kind="k" * (300 if thread % 5 == 0 else 3))])[0].reply
         except InvalidInput:
             return "invalid"
 
@@ -98,7 +100,7 @@ def test_what_does_not_fit_into_a_record_is_its_callers_error_alone(store: Ledge
 
 
 def test_a_record_that_cannot_be_read_fails_the_add_of_its_own_id_alone(
-    store: Ledger, redis_client: redis.Redis, threads: ThreadPoolExecutor
+    ledger: Ledger, redis_client: redis.Redis, threads: ThreadPoolExecutor
 ) -> None:
     redis_client.hset("duecourse:{default/0}:tasks", "-/bad", b"broken")
     together = threading.Barrier(THREADS)
@@ -106,7 +108,7 @@ def test_a_record_that_cannot_be_read_fails_the_add_of_its_own_id_alone(
     def work(thread: int) -> str:
         together.wait(30)
         try:
-            return store.add([new("bad" if thread == 7 else f"r-{thread}")])[0].reply
+            return ledger.add([new("bad" if thread == 7 else f"r-{thread}")])[0].reply
         except StoreMisused:
             return "misused"
 
@@ -117,9 +119,9 @@ def test_a_record_that_cannot_be_read_fails_the_add_of_its_own_id_alone(
 def test_an_add_that_must_reach_replicas_is_told_of_to_all_where_it_does_not(redis_server: RedisServer) -> None:
     with connect(redis_server.url) as client, ThreadPoolExecutor(4) as threads:
         client.flushall()
-        store = Ledger(client, wait=1)
+        ledger = Ledger(client, wait=1)
         began = time.monotonic()
-        futures = [threads.submit(store.add, [new(f"t-{n}")]) for n in range(4)]
+        futures = [threads.submit(ledger.add, [new(f"t-{n}")]) for n in range(4)]
         errors = [future.exception(30) for future in futures]
         assert {type(error) for error in errors} == {StoreUnavailable}
         assert len({id(error) for error in errors}) == 4
@@ -131,11 +133,11 @@ def many(count: int = MAX_ADD, **fields: object) -> list[NewTask]:
 
 
 def test_a_great_add_goes_ahead_of_its_answers_and_each_task_gets_its_own(
-    store: Ledger, redis_client: redis.Redis
+    ledger: Ledger, redis_client: redis.Redis
 ) -> None:
-    store.add([new("m-3")])
+    ledger.add([new("m-3")])
     redis_client.config_resetstat()
-    added = store.add(many(), echo=True)
+    added = ledger.add(many(), echo=True)
     assert [one.id for one in added] == [f"m-{n}" for n in range(MAX_ADD)]
     assert [one.reply for one in added] == [Reply.KEPT if n == 3 else Reply.CREATED for n in range(MAX_ADD)]
     assert all(one.task and one.task.payload == n for n, one in enumerate(added) if n != 3)
@@ -144,9 +146,9 @@ def test_a_great_add_goes_ahead_of_its_answers_and_each_task_gets_its_own(
 
 def test_the_first_great_add_of_all_finds_its_script_and_registers_the_shard(redis_client: redis.Redis) -> None:
     redis_client.script_flush()
-    store = Ledger(redis_client)
-    assert {one.reply for one in store.add(many())} == {Reply.CREATED}
-    assert store.shards() == [SHARD]
+    ledger = Ledger(redis_client)
+    assert {one.reply for one in ledger.add(many())} == {Reply.CREATED}
+    assert ledger.shards() == [SHARD]
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -155,27 +157,27 @@ def test_a_great_add_whose_replies_are_lost_is_sent_again_as_it_was(redis_server
     with LossyProxy(redis_server.socket) as proxy, connect(proxy.url) as client:
         client.flushall()
         load_scripts(client)
-        store = Ledger(client)
-        store.add([new("first")])
+        ledger = Ledger(client)
+        ledger.add([new("first")])
         tasks = many()
         proxy.lose_next_reply(f"m-{PIECE_AHEAD * place}".encode())
-        assert {one.reply for one in store.add(tasks)} == {Reply.CREATED}
+        assert {one.reply for one in ledger.add(tasks)} == {Reply.CREATED}
         assert proxy.lost == 1
-        assert {one.reply for one in store.add(tasks)} == {Reply.KEPT}
+        assert {one.reply for one in ledger.add(tasks)} == {Reply.KEPT}
 
 
-def test_an_id_that_stands_twice_in_a_great_add_is_found_by_its_second(store: Ledger) -> None:
+def test_an_id_that_stands_twice_in_a_great_add_is_found_by_its_second(ledger: Ledger) -> None:
     tasks = [*many(MAX_ADD - 1, on_duplicate=OnDuplicate.REJECT), new("m-0", on_duplicate=OnDuplicate.REJECT)]
-    replies = [one.reply for one in store.add(tasks)]
+    replies = [one.reply for one in ledger.add(tasks)]
     assert replies == [Reply.CREATED] * (MAX_ADD - 1) + [Reply.SCHEDULED]
 
 
 def test_a_great_add_in_which_one_task_is_refused_by_the_server_is_told_of_as_ever(
-    store: Ledger, redis_client: redis.Redis
+    ledger: Ledger, redis_client: redis.Redis
 ) -> None:
     redis_client.hset("duecourse:{default/0}:tasks", f"-/m-{PIECE_AHEAD}", b"broken")
     with pytest.raises(StoreMisused):
-        store.add(many())
+        ledger.add(many())
     redis_client.hdel("duecourse:{default/0}:tasks", f"-/m-{PIECE_AHEAD}")
-    assert {one.reply for one in store.add(many())} <= {Reply.CREATED, Reply.KEPT}
-    assert len(store.add([new("last")])) == 1  # no answer was left behind on a connection
+    assert {one.reply for one in ledger.add(many())} <= {Reply.CREATED, Reply.KEPT}
+    assert len(ledger.add([new("last")])) == 1  # no answer was left behind on a connection

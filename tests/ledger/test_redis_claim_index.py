@@ -14,10 +14,10 @@ TENANTS = 20
 def test_many_tenants_and_many_leases_are_indexed_and_nothing_is_left_of_what_made_them_so(
     redis_client: redis.Redis,
 ) -> None:
-    store = Ledger(redis_client)
-    store.add([new(f"a{n}", tenant=f"t{n % TENANTS}") for n in range(20 * TENANTS)])
-    claim(store)
-    taken = claim(store)
+    ledger = Ledger(redis_client)
+    ledger.add([new(f"a{n}", tenant=f"t{n % TENANTS}") for n in range(20 * TENANTS)])
+    claim(ledger)
+    taken = claim(ledger)
     assert len(taken) == 100
     keys = (KEYS.meta, KEYS.ring, KEYS.leased)
     assert [redis_client.object("encoding", key) for key in keys] == [b"hashtable", b"skiplist", b"skiplist"]
@@ -28,8 +28,8 @@ def test_many_tenants_and_many_leases_are_indexed_and_nothing_is_left_of_what_ma
 
 
 def test_few_stay_lists_which_take_less_memory(redis_client: redis.Redis) -> None:
-    store = Ledger(redis_client)
-    store.add([new(f"a{n}", tenant=f"t{n % 2}") for n in range(20)])
-    claim(store, 10)
+    ledger = Ledger(redis_client)
+    ledger.add([new(f"a{n}", tenant=f"t{n % 2}") for n in range(20)])
+    claim(ledger, 10)
     encodings = {redis_client.object("encoding", key) for key in (KEYS.meta, KEYS.ring, KEYS.leased)}
     assert encodings <= {b"listpack", b"ziplist"}

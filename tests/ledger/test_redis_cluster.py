@@ -81,14 +81,14 @@ def test_the_keys_of_a_shard_are_of_one_slot_and_those_of_many_shards_of_many() 
 def test_a_claim_whose_reply_is_late_is_not_sent_again(cluster: ClusterServers) -> None:
     """The primary sleeps past the client's patience, and runs then what it was sent: once."""
     with open_client(cluster.url, socket_timeout=0.15) as client, connect(cluster.url) as patient:
-        store, sure = Ledger(client), Ledger(patient)
+        ledger, sure = Ledger(client), Ledger(patient)
         sure.add([new(f"t-{n}") for n in range(9)])
-        store.claim(SHARD, 1, lease_ms=LEASE_MS)  # so that connection and script are there
+        ledger.claim(SHARD, 1, lease_ms=LEASE_MS)  # so that connection and script are there
         with cluster.node(cluster.owner(TASKS)) as node, ThreadPoolExecutor(1) as pool:
             sleeping = pool.submit(node.execute_command, "DEBUG", "SLEEP", "0.5")
             time.sleep(0.05)  # until it sleeps: a claim that is too early makes this test fail, never pass
             with pytest.raises(StoreUnavailable):
-                store.claim(SHARD, 1, lease_ms=LEASE_MS)
+                ledger.claim(SHARD, 1, lease_ms=LEASE_MS)
             sleeping.result()
         until(lambda: sure.stats(SHARD).leased > 1)
         assert sure.stats(SHARD)[:2] == (7, 2)
@@ -98,15 +98,15 @@ def test_a_shard_that_has_moved_is_found_by_every_verb_and_by_one_that_waits(clu
     source = cluster.owner(TASKS)
     target = next(port for port in cluster.primaries() if port != source)
     with connect(cluster.url) as client:
-        for store in (Ledger(client), Ledger(client, wait=1)):
+        for ledger in (Ledger(client), Ledger(client, wait=1)):
             refresh_slots(client)
-            add(store, "a")
+            add(ledger, "a")
             at = cluster.owner(TASKS)
             cluster.move_slot(client.keyslot(TASKS), at, target if at == source else source)
-            assert store.add([new("a"), new(f"b-{at}")])[1].reply is Reply.CREATED
-            assert stored_task(store, "a").id == "a"
+            assert ledger.add([new("a"), new(f"b-{at}")])[1].reply is Reply.CREATED
+            assert stored_task(ledger, "a").id == "a"
             assert node_of(client, TASKS).get_connection_kwargs()["port"] != at
-        assert len(claim(store)) == 3
+        assert len(claim(ledger)) == 3
 
 
 def test_an_add_that_waits_for_a_replica_says_so_where_there_is_none(
@@ -124,9 +124,9 @@ def test_an_add_that_waits_for_a_replica_says_so_where_there_is_none(
 
 def test_health_is_that_of_the_node_that_knows_the_shards(cluster: ClusterServers) -> None:
     with connect(cluster.url) as client:
-        store = Ledger(client)
-        store.ping()
-        assert abs(store.now() - time.time() * 1000) < 1_000
+        ledger = Ledger(client)
+        ledger.ping()
+        assert abs(ledger.now() - time.time() * 1000) < 1_000
         assert node_of(client, shards_key("duecourse")).get_connection_kwargs()["port"] == cluster.owner(
             shards_key("duecourse")
         )
@@ -134,14 +134,14 @@ def test_health_is_that_of_the_node_that_knows_the_shards(cluster: ClusterServer
 
 def test_a_miss_among_many_shards_is_one_round_trip_more(cluster: ClusterServers) -> None:
     with connect(cluster.url) as client:
-        store = Ledger(client, sharding=Sharding({"default": 64}))
+        ledger = Ledger(client, sharding=Sharding({"default": 64}))
         reads: list[int] = []
-        read = store._scripts.read
-        store._scripts.read = lambda *commands: (reads.append(len(commands)), read(*commands))[1]  # type: ignore[method-assign]
-        store.add([new("a")])
-        assert store.get("default", "a")
+        read = ledger._scripts.read
+        ledger._scripts.read = lambda *commands: (reads.append(len(commands)), read(*commands))[1]  # type: ignore[method-assign]
+        ledger.add([new("a")])
+        assert ledger.get("default", "a")
         assert reads == [3]
-        assert store.get("default", "b") is None
+        assert ledger.get("default", "b") is None
         assert reads == [3, 3, 2 * 63]
 
 

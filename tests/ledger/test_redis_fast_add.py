@@ -31,61 +31,61 @@ NEXT = LATER_MS + 1
 """A due time behind the tasks that wait, in these tests."""
 
 STANDING: dict[str, Callable[[Ledger], object]] = {
-    "nothing": lambda _store: None,
-    "a task before it": lambda store: add(store, "b", delay_ms=LATER_MS),
-    "a task after it": lambda store: add(store, "b", delay_ms=3 * LATER_MS),
-    "the same id": lambda store: add(store, "a", delay_ms=LATER_MS),
-    "the same id, done": lambda store: settle(store, _leased(store, "a"), Ending.DONE),
-    "one that runs": lambda store: (_leased(store, "b"), add(store, "c", delay_ms=LATER_MS)),
-    "one that is due": lambda store: add(store, "b"),
-    "a paused queue": lambda store: (
-        add(store, "b", delay_ms=LATER_MS), store.configure("default", {"paused": True})
+    "nothing": lambda _ledger: None,
+    "a task before it": lambda ledger: add(ledger, "b", delay_ms=LATER_MS),
+    "a task after it": lambda ledger: add(ledger, "b", delay_ms=3 * LATER_MS),
+    "the same id": lambda ledger: add(ledger, "a", delay_ms=LATER_MS),
+    "the same id, done": lambda ledger: settle(ledger, _leased(ledger, "a"), Ending.DONE),
+    "one that runs": lambda ledger: (_leased(ledger, "b"), add(ledger, "c", delay_ms=LATER_MS)),
+    "one that is due": lambda ledger: add(ledger, "b"),
+    "a paused queue": lambda ledger: (
+        add(ledger, "b", delay_ms=LATER_MS), ledger.configure("default", {"paused": True})
     ),
-    "a full queue": lambda store: (
-        store.configure("default", {"max_running": 1}), _leased(store, "b"), add(store, "c", delay_ms=LATER_MS)
+    "a full queue": lambda ledger: (
+        ledger.configure("default", {"max_running": 1}), _leased(ledger, "b"), add(ledger, "c", delay_ms=LATER_MS)
     ),
-    "another tenant's task": lambda store: store.add([new("b", delay_ms=LATER_MS, tenant="other")]),
-    "another tenant's task before it, and a task after it": lambda store: store.add(
+    "another tenant's task": lambda ledger: ledger.add([new("b", delay_ms=LATER_MS, tenant="other")]),
+    "another tenant's task before it, and a task after it": lambda ledger: ledger.add(
         [new("b", delay_ms=LATER_MS, tenant="other"), new("c", delay_ms=3 * LATER_MS)]
     ),
-    "records of another version": lambda store: _waits_with(store, layout=VERSION - 1),
-    "a shard that is being forgotten": lambda store: _waits_with(store, leaving=1),
-    "a place that is free again": lambda store: _waits_with(store, wake=1),
-    "a quota": lambda store: (
-        add(store, "b", delay_ms=LATER_MS), store.configure("default", {"tenant_max_pending": 1})
+    "records of another version": lambda ledger: _waits_with(ledger, layout=VERSION - 1),
+    "a shard that is being forgotten": lambda ledger: _waits_with(ledger, leaving=1),
+    "a place that is free again": lambda ledger: _waits_with(ledger, wake=1),
+    "a quota": lambda ledger: (
+        add(ledger, "b", delay_ms=LATER_MS), ledger.configure("default", {"tenant_max_pending": 1})
     ),
-    "a quota of bytes": lambda store: (
-        add(store, "b", delay_ms=LATER_MS), store.configure("default", {"tenant_max_bytes": 10**6})
+    "a quota of bytes": lambda ledger: (
+        add(ledger, "b", delay_ms=LATER_MS), ledger.configure("default", {"tenant_max_bytes": 10**6})
     ),
-    "another number of shards": lambda store: _waits_with(store, shards=3),
-    "a clock that does not travel": lambda store: _waits_with(store, clock=None),
-    "more that is due than was claimed": lambda store: (
-        store.add([new(id, tenant="other") for id in "bc"]), store.claim(SHARD, 1, lease_ms=LEASE_MS),
-        _waits_with(store, "d", bell_at=store.now() + 2_000),
+    "another number of shards": lambda ledger: _waits_with(ledger, shards=3),
+    "a clock that does not travel": lambda ledger: _waits_with(ledger, clock=None),
+    "more that is due than was claimed": lambda ledger: (
+        ledger.add([new(id, tenant="other") for id in "bc"]), ledger.claim(SHARD, 1, lease_ms=LEASE_MS),
+        _waits_with(ledger, "d", bell_at=ledger.now() + 2_000),
     ),
-    "a bell that hangs after the end of a lease": lambda store: (
-        _leased(store, "b"), _waits_with(store, "c", bell_at=store.now() + LEASE_MS + 1),
+    "a bell that hangs after the end of a lease": lambda ledger: (
+        _leased(ledger, "b"), _waits_with(ledger, "c", bell_at=ledger.now() + LEASE_MS + 1),
     ),
-    "a bell that hangs too late": lambda store: _waits_with(store, bell_at=NEXT + store.now()),
-    "a bell whose time is over": lambda store: _waits_with(store, bell_at=store.now() - 1),
-    "one that is due, as its bell is": lambda store: (add(store, "c"), _waits_with(store, bell_at=store.now())),
-    "a schedule that is due, as its bell is": lambda store: (
-        put(store, "b", store.now()), _waits_with(store, bell_at=store.now())
+    "a bell that hangs too late": lambda ledger: _waits_with(ledger, bell_at=NEXT + ledger.now()),
+    "a bell whose time is over": lambda ledger: _waits_with(ledger, bell_at=ledger.now() - 1),
+    "one that is due, as its bell is": lambda ledger: (add(ledger, "c"), _waits_with(ledger, bell_at=ledger.now())),
+    "a schedule that is due, as its bell is": lambda ledger: (
+        put(ledger, "b", ledger.now()), _waits_with(ledger, bell_at=ledger.now())
     ),
-    "a schedule before it": lambda store: put(store, "b", store.now() + LATER_MS),
-    "a schedule after it": lambda store: put(store, "b", store.now() + 3 * LATER_MS),
-    "a schedule before it, and a task before that": lambda store: (
-        put(store, "b", store.now() + LATER_MS), add(store, "b", delay_ms=LATER_MS - 1)
+    "a schedule before it": lambda ledger: put(ledger, "b", ledger.now() + LATER_MS),
+    "a schedule after it": lambda ledger: put(ledger, "b", ledger.now() + 3 * LATER_MS),
+    "a schedule before it, and a task before that": lambda ledger: (
+        put(ledger, "b", ledger.now() + LATER_MS), add(ledger, "b", delay_ms=LATER_MS - 1)
     ),
-    "a schedule before it, and a task after it": lambda store: (
-        put(store, "b", store.now() + LATER_MS), add(store, "b", delay_ms=3 * LATER_MS)
+    "a schedule before it, and a task after it": lambda ledger: (
+        put(ledger, "b", ledger.now() + LATER_MS), add(ledger, "b", delay_ms=3 * LATER_MS)
     ),
-    "a schedule that is due": lambda store: put(store, "b", store.now()),
-    "a schedule that never fires": lambda store: put(store, "b", NEVER),
-    "a schedule of the same id": lambda store: put(store, "a", store.now() + LATER_MS, tenant=OTHER),
-    "a schedule of the same id before it, sent before": lambda store: (
-        put(store, "b", store.now() + LATER_MS),
-        _put(store, store._client, load("schedule").text, store.now() + NEXT),
+    "a schedule that is due": lambda ledger: put(ledger, "b", ledger.now()),
+    "a schedule that never fires": lambda ledger: put(ledger, "b", NEVER),
+    "a schedule of the same id": lambda ledger: put(ledger, "a", ledger.now() + LATER_MS, tenant=OTHER),
+    "a schedule of the same id before it, sent before": lambda ledger: (
+        put(ledger, "b", ledger.now() + LATER_MS),
+        _put(ledger, ledger._client, load("schedule").text, ledger.now() + NEXT),
     ),
 }  # fmt: skip
 ASKED = {
@@ -99,19 +99,19 @@ ASKED = {
 }
 
 
-def _waits_with(store: Ledger, id: str = "b", **meta: Any) -> None:
+def _waits_with(ledger: Ledger, id: str = "b", **meta: Any) -> None:
     """A task that waits, and these fields in the shard's meta; None for a field that is not there."""
-    add(store, id, delay_ms=LATER_MS)
+    add(ledger, id, delay_ms=LATER_MS)
     for field, value in meta.items():
         if value is None:
-            store._client.hdel(keys_of(store._namespace, SHARD).meta, field)
+            ledger._client.hdel(keys_of(ledger._namespace, SHARD).meta, field)
         else:
-            store._client.hset(keys_of(store._namespace, SHARD).meta, field, value)
+            ledger._client.hset(keys_of(ledger._namespace, SHARD).meta, field, value)
 
 
-def _leased(store: Ledger, id: str) -> Any:
-    add(store, id)
-    [task] = claim(store)
+def _leased(ledger: Ledger, id: str) -> Any:
+    add(ledger, id)
+    [task] = claim(ledger)
     return task
 
 
@@ -127,12 +127,14 @@ def test_the_short_way_does_as_the_long_way(redis_client: redis.Redis, standing:
 def test_the_short_way_of_a_schedule_does_as_the_long_way(
     redis_client: redis.Redis, standing: str, at: int, size: int
 ) -> None:
-    def later(store: Ledger) -> int:
-        return store.now() + LATER_MS
+    def later(ledger: Ledger) -> int:
+        return ledger.now() + LATER_MS
 
     def outcome(way: str) -> object:
-        store = _standing(redis_client, way, lambda store: (put(store, "d", later(store)), STANDING[standing](store)))
-        answer = _put(store, redis_client, _of(way, "schedule"), min(store.now() + at, NEVER), size)
+        ledger = _standing(
+            redis_client, way, lambda ledger: (put(ledger, "d", later(ledger)), STANDING[standing](ledger))
+        )
+        answer = _put(ledger, redis_client, _of(way, "schedule"), min(ledger.now() + at, NEVER), size)
         keys = keys_of(way, SHARD)
         data = redis_client.hget(keys.tasks, stored_schedule(OTHER, "a"))
         return answer, data and data[: RANDOM - len(ORIGIN)] + data[RANDOM:], _held(redis_client, keys)
@@ -142,20 +144,20 @@ def test_the_short_way_of_a_schedule_does_as_the_long_way(
 
 def test_the_short_way_rejects_what_a_wrong_clock_computed_as_the_long_way_does(redis_client: redis.Redis) -> None:
     def answer(way: str) -> object:
-        store = _standing(redis_client, way, STANDING["a task before it"])
-        _, _, reply, _ = _put(store, redis_client, _of(way, "schedule"), store.now() + NEXT, computed_ms=60_001)
+        ledger = _standing(redis_client, way, STANDING["a task before it"])
+        _, _, reply, _ = _put(ledger, redis_client, _of(way, "schedule"), ledger.now() + NEXT, computed_ms=60_001)
         return reply
 
     assert answer("short") == answer("long") == -2
 
 
-def _put(store: Ledger, client: redis.Redis, script: str, at: int, size: int = 2, *, computed_ms: int = 0) -> Any:
+def _put(ledger: Ledger, client: redis.Redis, script: str, at: int, size: int = 2, *, computed_ms: int = 0) -> Any:
     """What a put by this script answers; it was computed that much later."""
     payload = '"' + (size - 2) * "x" + '"'
     rest = pack_schedule(series("a", payload=payload, tenant=OTHER), begun(at), ORIGIN)
-    every = (1, stored_schedule(OTHER, "a"), OTHER, "", at, rest, store.now() + computed_ms)
-    keys = keys_of(store._namespace, SHARD)
-    count, words = store._scripts.request(keys, [TENANT, OTHER], every, 1)
+    every = (1, stored_schedule(OTHER, "a"), OTHER, "", at, rest, ledger.now() + computed_ms)
+    keys = keys_of(ledger._namespace, SHARD)
+    count, words = ledger._scripts.request(keys, [TENANT, OTHER], every, 1)
     return client.execute_command("EVAL", script, count, *words)  # type: ignore[no-untyped-call]
 
 
@@ -168,23 +170,23 @@ def _of(way: str, verb: str) -> str:
 
 
 def _standing(client: redis.Redis, namespace: str, stand: Callable[[Ledger], object]) -> Ledger:
-    """A store with something in its shard, whose clock travels."""
-    store = Ledger(client, namespace, travel=HandClock())
+    """A ledger with something in its shard, whose clock travels."""
+    ledger = Ledger(client, namespace, travel=HandClock())
     client.hset(keys_of(namespace, SHARD).meta, "clock", "travel")
-    stand(store)
-    return store
+    stand(ledger)
+    return ledger
 
 
 def _outcome(client: redis.Redis, namespace: str, stand: Callable[[Ledger], object], task: NewTask) -> object:
     """What an add answers, and what the shard's keys hold then but for random bytes; its namespace says which way."""
-    store, keys = _standing(client, namespace, stand), keys_of(namespace, SHARD)
-    every = (1, 1, *script_codec.pack_unique_condition(DEFAULT_TENANT, None), *script_codec.pack_new_task(task, ORIGIN))
-    count, words = store._scripts.request(keys, [task.tenant], every, 1)
+    ledger, keys = _standing(client, namespace, stand), keys_of(namespace, SHARD)
+    every = (1, 1, "", 0, *script_codec.pack_new_task(task, ORIGIN, 0).arguments)
+    count, words = ledger._scripts.request(keys, [task.tenant], every, 1)
     answer = client.execute_command("EVAL", _of(namespace, "add"), count, *words)  # type: ignore[no-untyped-call]
     if isinstance(answer, int):
         return answer, _held(client, keys)
     now, bell_at, replies, records, bodies = answer
-    added = store.get("default", task.id, task.tenant)
+    added = ledger.get("default", task.id, task.tenant)
     return (
         now,
         bell_at,
@@ -208,15 +210,15 @@ def _held(client: redis.Redis, keys: Keys) -> object:
 def test_the_usual_add_takes_it(redis_server: RedisServer) -> None:
     with connect(redis_server.url) as client:
         assert isinstance(client, redis.Redis)
-        store = Ledger(client)
-        add(store, "first", delay_ms=LATER_MS)
+        ledger = Ledger(client)
+        add(ledger, "first", delay_ms=LATER_MS)
         with redis_server.client() as other:
             other.config_resetstat()
-            store.add([new("second", delay_ms=NEXT)])
+            ledger.add([new("second", delay_ms=NEXT)])
             stats = other.info("commandstats")
             assert stats["cmdstat_zadd"]["calls"] == 1
             assert "cmdstat_hexists" in stats, "the long way looks by HMGET"
-            put(store, "first", store.now() + LATER_MS)
+            put(ledger, "first", ledger.now() + LATER_MS)
             other.config_resetstat()
-            put(store, "second", store.now() + NEXT)
+            put(ledger, "second", ledger.now() + NEXT)
             assert "cmdstat_hexists" in other.info("commandstats"), "the long way looks by HGET"

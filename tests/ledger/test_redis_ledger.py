@@ -31,93 +31,93 @@ from tests.support.wait import until
 pytestmark = pytest.mark.slow
 
 VERBS: dict[str, Callable[[Ledger], object]] = {
-    "add": lambda store: store.add([new("b")]),
-    "claim": lambda store: store.claim(SHARD, 1, lease_ms=LEASE_MS),
-    "cancel": lambda store: store.cancel("default", ["a"]),
-    "get": lambda store: store.get("default", "a"),
-    "stats": lambda store: store.stats(SHARD),
+    "add": lambda ledger: ledger.add([new("b")]),
+    "claim": lambda ledger: ledger.claim(SHARD, 1, lease_ms=LEASE_MS),
+    "cancel": lambda ledger: ledger.cancel("default", ["a"]),
+    "get": lambda ledger: ledger.get("default", "a"),
+    "stats": lambda ledger: ledger.stats(SHARD),
 }
 
 
 @pytest.fixture
-def store(redis_client: redis.Redis) -> Ledger:
+def ledger(redis_client: redis.Redis) -> Ledger:
     return Ledger(redis_client)
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_connection_that_the_server_closed_while_idle_is_replaced_and_no_command_fails(
-    redis_server: RedisServer, store: Ledger, verb: str
+    redis_server: RedisServer, ledger: Ledger, verb: str
 ) -> None:
-    add(store)
+    add(ledger)
     with redis_server.client() as other:
         assert other.client_kill_filter(_type="normal", skipme=True) == 1
-    VERBS[verb](store)
+    VERBS[verb](ledger)
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_connection_that_died_unseen_in_a_long_pause_is_not_trusted(proxy: LossyProxy, verb: str) -> None:
     with connect(proxy.url) as client:
-        store = Ledger(client)
-        add(store)
+        ledger = Ledger(client)
+        add(ledger)
         proxy.drop_silently()
-        store._scripts._used_at -= 60
+        ledger._scripts._used_at -= 60
         began = time.monotonic()
-        VERBS[verb](store)
+        VERBS[verb](ledger)
     assert time.monotonic() - began < 1
 
 
-def test_scripts_that_were_flushed_are_loaded_again(store: Ledger, redis_client: redis.Redis) -> None:
+def test_scripts_that_were_flushed_are_loaded_again(ledger: Ledger, redis_client: redis.Redis) -> None:
     task_id = "a"
-    for step in (lambda: add(store, task_id), lambda: settle(store, claim(store)[0], Ending.DONE)):
+    for step in (lambda: add(ledger, task_id), lambda: settle(ledger, claim(ledger)[0], Ending.DONE)):
         redis_client.script_flush()
         step()
-    assert stored_task(store).status is Status.DONE
+    assert stored_task(ledger).status is Status.DONE
 
 
 @pytest.mark.parametrize("version", SERVERS)
 def test_a_server_that_hangs_is_told_in_bounded_time(version: str) -> None:
     with RedisServer(need(version)) as server, connect(server.url) as client:
-        store = Ledger(client)
-        add(store)
+        ledger = Ledger(client)
+        add(ledger)
         assert server._process
         server._process.send_signal(signal.SIGSTOP)
         began = time.monotonic()
         with pytest.raises(StoreUnavailable):
-            claim(store)
+            claim(ledger)
         server._process.send_signal(signal.SIGCONT)
         assert time.monotonic() - began < 5
         until(client.ping)
-        assert stored_task(store).run <= 1
+        assert stored_task(ledger).run <= 1
 
 
 @pytest.mark.parametrize("verb", ["add", "claim", "cancel"])
 def test_a_replica_takes_no_writes_and_says_that_it_is_away(
-    redis_client: redis.Redis, store: Ledger, verb: str
+    redis_client: redis.Redis, ledger: Ledger, verb: str
 ) -> None:
-    add(store)
+    add(ledger)
     redis_client.replicaof("127.0.0.1", "1")
     try:
         with pytest.raises(StoreUnavailable):
-            VERBS[verb](store)
+            VERBS[verb](ledger)
     finally:
         redis_client.replicaof("NO", "ONE")
-    VERBS[verb](store)
+    VERBS[verb](ledger)
 
 
-def test_after_a_replicas_refusal_the_address_is_asked_anew(redis_client: redis.Redis, store: Ledger) -> None:
-    add(store)
+def test_after_a_replicas_refusal_the_address_is_asked_anew(redis_client: redis.Redis, ledger: Ledger) -> None:
+    add(ledger)
     connection = redis_client.client_id()
     redis_client.replicaof("127.0.0.1", "1")
     try:
         with pytest.raises(StoreUnavailable):
-            claim(store)
+            claim(ledger)
         assert redis_client.client_id() != connection
     finally:
         redis_client.replicaof("NO", "ONE")
 
 
 def test_a_server_that_is_busy_with_anothers_script_is_away_for_a_while(
-    redis_server: RedisServer, redis_client: redis.Redis, store: Ledger
+    redis_server: RedisServer, redis_client: redis.Redis, ledger: Ledger
 ) -> None:
     redis_client.config_set("lua-time-limit", 1)
     with redis_server.client() as other, ThreadPoolExecutor(1) as pool:
@@ -125,12 +125,12 @@ def test_a_server_that_is_busy_with_anothers_script_is_away_for_a_while(
         until(lambda: is_busy(redis_client))
         try:
             with pytest.raises(StoreUnavailable):
-                add(store)
+                add(ledger)
         finally:
             redis_client.script_kill()
         with pytest.raises(redis.ResponseError):
             busy.result()
-    add(store)
+    add(ledger)
 
 
 def is_busy(client: redis.Redis) -> bool:
@@ -173,13 +173,13 @@ def test_an_add_registers_a_queue_again_that_a_failover_made_unknown(redis_serve
 
 
 def test_a_process_looks_the_record_up_again_once_it_has_trusted_it_for_long(redis_client: redis.Redis) -> None:
-    store = Ledger(redis_client)
-    store.add([new("a")])
+    ledger = Ledger(redis_client)
+    ledger.add([new("a")])
     redis_client.delete(shards_key("duecourse"))
-    store.add([new("b")])
+    ledger.add([new("b")])
     assert redis_client.smembers(shards_key("duecourse")) == set(), "a look-up for each add would cost as much again"
-    store._registry._see(SHARD, for_s=0)
-    store.add([new("c")])
+    ledger._registry._see(SHARD, for_s=0)
+    ledger.add([new("c")])
     assert redis_client.smembers(shards_key("duecourse")) == {b"default/0/1"}
 
 
@@ -187,25 +187,25 @@ def test_a_process_looks_the_record_up_again_once_it_has_trusted_it_for_long(red
 def test_a_batch_that_fills_the_store_says_which_of_it_were_added(redis_server: RedisServer, shards: int) -> None:
     tasks = [new(f"t-{n}", payload=f'"{"x" * 2_000}"', delay_ms=LATER_MS) for n in range(MAX_ADD)]
     with connect(redis_server.url) as client, redis_server.client() as server:
-        store = Ledger(client, sharding=Sharding({"default": shards}))
-        parts = overfilled(server, store, tasks)
+        ledger = Ledger(client, sharding=Sharding({"default": shards}))
+        parts = overfilled(server, ledger, tasks)
         assert [part.id for part in parts] == [task.id for task in tasks]
-        assert [part.added for part in parts] == [store.get("default", task.id) is not None for task in tasks]
-        assert {added.reply for added in store.add(tasks)} == {Reply.CREATED, Reply.KEPT}
+        assert [part.added for part in parts] == [ledger.get("default", task.id) is not None for task in tasks]
+        assert {added.reply for added in ledger.add(tasks)} == {Reply.CREATED, Reply.KEPT}
 
 
-def overfilled(server: Any, store: Ledger, tasks: list[NewTask]) -> list[Part]:
+def overfilled(server: Any, ledger: Ledger, tasks: list[NewTask]) -> list[Part]:
     """What became of a batch that the server has memory for a part of, which is tried out."""
     try:
         for room in range(500_000, 9_000_000, 250_000):
             server.flushall()
             server.config_set("maxmemory", int(server.info("memory")["used_memory"]) + room)
             try:
-                store.add(tasks)
+                ledger.add(tasks)
             except PartlyAdded as error:
                 return error.parts
             except StoreFull:
-                assert all(store.stats(shard).scheduled == 0 for shard in store.shards()), "nothing was added"
+                assert all(ledger.stats(shard).scheduled == 0 for shard in ledger.shards()), "nothing was added"
             server.config_set("maxmemory", 0)
     finally:
         server.config_set("maxmemory", 0)
@@ -272,21 +272,21 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_small_tenants_are_not_kept_waiting_by_a_great_one(redis_client: redis.Redis, store: Ledger) -> None:
+def test_small_tenants_are_not_kept_waiting_by_a_great_one(redis_client: redis.Redis, ledger: Ledger) -> None:
     for start in range(0, 5_000, 1_000):
-        store.add([new(f"t-{n}", tenant="great") for n in range(start, start + 1_000)])
+        ledger.add([new(f"t-{n}", tenant="great") for n in range(start, start + 1_000)])
     for tenant in range(10):
-        store.add([new(f"t-{n}", tenant=f"small-{tenant}") for n in range(10)])
+        ledger.add([new(f"t-{n}", tenant=f"small-{tenant}") for n in range(10)])
     fresh = Ledger(redis_client)  # which has met none of them
     first, second = (Counter(task.tenant for task in claim(fresh, 200)) for _ in range(2))
     assert first == {**{f"small-{n}": 10 for n in range(10)}, "great": 100}
     assert second == {"great": 200}
 
 
-def test_a_tenant_that_a_process_never_met_is_met_beside_a_great_one(redis_client: redis.Redis, store: Ledger) -> None:
+def test_a_tenant_that_a_process_never_met_is_met_beside_a_great_one(redis_client: redis.Redis, ledger: Ledger) -> None:
     fresh = Ledger(redis_client)
-    store.add([new(f"t-{n}") for n in range(500)])
-    store.add([new("a", tenant="small")])
+    ledger.add([new(f"t-{n}") for n in range(500)])
+    ledger.add([new("a", tenant="small")])
     assert [task.tenant for _ in range(3) for task in claim(fresh, 16)].count("small") == 1
 
 
@@ -295,13 +295,13 @@ def running(client: redis.Redis) -> list[bytes]:
     return [field for field in client.hkeys(keys_of("duecourse", SHARD).meta) if field.startswith(b"running:")]
 
 
-def test_a_tenant_whose_tasks_have_all_ended_leaves_nothing_behind(redis_client: redis.Redis, store: Ledger) -> None:
-    store.add([new("a", tenant=f"tenant-{n}", group="g") for n in range(20)])
-    store.add([new("b", tenant=f"tenant-{n}") for n in range(20)])
+def test_a_tenant_whose_tasks_have_all_ended_leaves_nothing_behind(redis_client: redis.Redis, ledger: Ledger) -> None:
+    ledger.add([new("a", tenant=f"tenant-{n}", group="g") for n in range(20)])
+    ledger.add([new("b", tenant=f"tenant-{n}") for n in range(20)])
     tasks = [task for _ in range(9) for task in claim(Ledger(redis_client), 100)]
     assert len(running(redis_client)) == 20
-    store.settle(SHARD, [ending(task, Ending.DONE).with_lateness(task, 0) for task in tasks])
-    store.sweep(SHARD, retention_ms=-1)
+    ledger.settle(SHARD, [ending(task, Ending.DONE).with_lateness(task, 0) for task in tasks])
+    ledger.sweep(SHARD, retention_ms=-1)
     assert sorted(key.decode() for key in redis_client.scan_iter()) == [
         "duecourse:shards",
         keys_of("duecourse", SHARD).late,
@@ -311,99 +311,99 @@ def test_a_tenant_whose_tasks_have_all_ended_leaves_nothing_behind(redis_client:
     assert running(redis_client) == []
 
 
-def test_a_claim_of_many_tenants_takes_no_more_bytes_than_asked_for(redis_client: redis.Redis, store: Ledger) -> None:
+def test_a_claim_of_many_tenants_takes_no_more_bytes_than_asked_for(redis_client: redis.Redis, ledger: Ledger) -> None:
     for tenant in range(100):
-        store.add([new("a", tenant=f"tenant-{tenant}", payload='"' + 10_000 * "x" + '"')])
+        ledger.add([new("a", tenant=f"tenant-{tenant}", payload='"' + 10_000 * "x" + '"')])
     tasks = Ledger(redis_client).claim(SHARD, 100, lease_ms=LEASE_MS, max_bytes=100_000).tasks
     assert len(tasks) == 9
 
 
-def test_a_claims_bytes_may_be_used_up_to_the_last(redis_client: redis.Redis, store: Ledger) -> None:
-    store.add([new(f"t{n}") for n in range(4)])
+def test_a_claims_bytes_may_be_used_up_to_the_last(redis_client: redis.Redis, ledger: Ledger) -> None:
+    ledger.add([new(f"t{n}") for n in range(4)])
     size = redis_client.hstrlen(keys_of("duecourse", SHARD).tasks, "-/t0")
-    claims = [store.claim(SHARD, 4, lease_ms=LEASE_MS, max_bytes=2 * size - less).tasks for less in (1, 0)]
+    claims = [ledger.claim(SHARD, 4, lease_ms=LEASE_MS, max_bytes=2 * size - less).tasks for less in (1, 0)]
     assert list(map(len, claims)) == [1, 2]
 
 
-def test_every_tenant_of_many_is_met_and_worked(redis_client: redis.Redis, store: Ledger) -> None:
+def test_every_tenant_of_many_is_met_and_worked(redis_client: redis.Redis, ledger: Ledger) -> None:
     for tenant in range(300):
-        store.add([new("a", tenant=f"tenant-{tenant:03}"), new("b", tenant=f"tenant-{tenant:03}")])
+        ledger.add([new("a", tenant=f"tenant-{tenant:03}"), new("b", tenant=f"tenant-{tenant:03}")])
     fresh, done = Ledger(redis_client), Counter[str]()
     for _ in range(40):
         tasks = claim(fresh, 100)
         fresh.settle(SHARD, [ending(task, Ending.DONE) for task in tasks])
         done.update(task.tenant for task in tasks)
     assert (len(done), set(done.values())) == (300, {2})
-    assert store.stats(SHARD)[:3] == (0, 0, 600)
+    assert ledger.stats(SHARD)[:3] == (0, 0, 600)
 
 
 def test_lapsed_leases_of_tenants_a_process_never_met_are_taken_back_by_it(
-    redis_client: redis.Redis, store: Ledger
+    redis_client: redis.Redis, ledger: Ledger
 ) -> None:
-    store.add([new("a", tenant=f"tenant-{n}") for n in range(100)])
-    first = claim(store, 100, lease_ms=1)
+    ledger.add([new("a", tenant=f"tenant-{n}") for n in range(100)])
+    first = claim(ledger, 100, lease_ms=1)
     assert len(first) == 100
-    until(lambda: store.now() > max(task.lease_expires_at for task in first))
+    until(lambda: ledger.now() > max(task.lease_expires_at for task in first))
     fresh = Ledger(redis_client)
     again = [task for _ in range(5) for task in claim(fresh, 100)]
     assert sorted(task.tenant for task in again) == sorted(f"tenant-{n}" for n in range(100))
     assert {(task.run, task.attempt) for task in again} == {(2, 2)}
 
 
-def test_a_ledger_that_was_wiped_takes_tasks_again_and_is_found(store: Ledger, redis_client: redis.Redis) -> None:
-    add(store)
+def test_a_ledger_that_was_wiped_takes_tasks_again_and_is_found(ledger: Ledger, redis_client: redis.Redis) -> None:
+    add(ledger)
     redis_client.flushall()
-    assert store.shards() == []
-    add(store)
-    assert store.shards() == [SHARD]
-    assert [task.id for task in claim(store)] == ["a"]
+    assert ledger.shards() == []
+    add(ledger)
+    assert ledger.shards() == [SHARD]
+    assert [task.id for task in claim(ledger)] == ["a"]
 
 
-def everything(store: Ledger) -> None:
+def everything(ledger: Ledger) -> None:
     """Every verb, in every state that leads it elsewhere."""
     policy = replace(new().retry, max_attempts=1)
-    store.add([new(f"t-{n}", group="g", tenant=f"tenant-{n % 3}", notify="audit") for n in range(9)], echo=True)
-    store.add(
+    ledger.add([new(f"t-{n}", group="g", tenant=f"tenant-{n % 3}", notify="audit") for n in range(9)], echo=True)
+    ledger.add(
         [new("later", delay_ms=60_000), new("a"), new("b"), new("once", retry=policy), new("late", deadline_ms=1)]
     )
-    until(lambda: store.now() > stored_task(store, "late").deadline_at)
-    tasks = {(task.tenant, task.id): task for _ in range(3) for task in claim(store, 100, lease_ms=30)}
+    until(lambda: ledger.now() > stored_task(ledger, "late").deadline_at)
+    tasks = {(task.tenant, task.id): task for _ in range(3) for task in claim(ledger, 100, lease_ms=30)}
     replacing = OnDuplicate.REPLACE
-    store.add([new("a", on_duplicate=replacing, group="h"), new("later", on_duplicate=OnDuplicate.DEBOUNCE)])
-    store.extend(SHARD, [lease_of(task) for task in tasks.values()], 30)
-    store.save(SHARD, lease_of(tasks["-", "a"]), "1")
+    ledger.add([new("a", on_duplicate=replacing, group="h"), new("later", on_duplicate=OnDuplicate.DEBOUNCE)])
+    ledger.extend(SHARD, [lease_of(task) for task in tasks.values()], 30)
+    ledger.save(SHARD, lease_of(tasks["-", "a"]), "1")
     endings = zip(list(tasks.values())[2:], [*Ending] * 3, strict=False)
-    store.settle(SHARD, [ending(task, how, result="1" if how is Ending.DONE else "") for task, how in endings])
-    until(lambda: store.now() > max(task.lease_expires_at for task in tasks.values()) + 30)
-    store.sweep(SHARD, retention_ms=0)
-    Ledger(store._client).sweep(SHARD, retention_ms=0)
-    claim(Ledger(store._client), 2)
-    store.move("default", [Move("later", delay_ms=1), Move("a", delay_ms=5, force=True), Move("once", revive=True)])
-    store.cancel("default", ["later", "a", "b", "once"], force=True)
-    store.replay("default", ["late", "b"])
-    store.configure("default", {"paused": True, "rate": Rate(60, 1), "tenant_max_running": 1})
-    store.configure("default", {"paused": False, "max_running": 60})
-    store.add([new(f"t{n}") for n in range(3)])
-    running, *_ = claim(store)
-    store.add([new("taken", tenant="other", delay_ms=LATER_MS)])
-    store.take("default", "taken", "other", lease_ms=30)
-    store.settle(SHARD, [ending(running, Ending.DONE).with_lateness(running, 0)])
-    store.configure("default", {"rate": None, "tenant_max_running": None})
-    claim(store)
-    store.group("default", "g", "tenant-1")
-    store.page("default", TaskFilter(), PagePosition("due", 5, "x"), 9)
-    store.page("default", TaskFilter(group="g"), None, 9, "tenant-1")
-    store.stats(SHARD)
-    store.throttle(SHARD)
+    ledger.settle(SHARD, [ending(task, how, result="1" if how is Ending.DONE else "") for task, how in endings])
+    until(lambda: ledger.now() > max(task.lease_expires_at for task in tasks.values()) + 30)
+    ledger.sweep(SHARD, retention_ms=0)
+    Ledger(ledger._client).sweep(SHARD, retention_ms=0)
+    claim(Ledger(ledger._client), 2)
+    ledger.move("default", [Move("later", delay_ms=1), Move("a", delay_ms=5, force=True), Move("once", revive=True)])
+    ledger.cancel("default", ["later", "a", "b", "once"], force=True)
+    ledger.replay("default", ["late", "b"])
+    ledger.configure("default", {"paused": True, "rate": Rate(60, 1), "tenant_max_running": 1})
+    ledger.configure("default", {"paused": False, "max_running": 60})
+    ledger.add([new(f"t{n}") for n in range(3)])
+    running, *_ = claim(ledger)
+    ledger.add([new("taken", tenant="other", delay_ms=LATER_MS)])
+    ledger.take("default", "taken", "other", lease_ms=30)
+    ledger.settle(SHARD, [ending(running, Ending.DONE).with_lateness(running, 0)])
+    ledger.configure("default", {"rate": None, "tenant_max_running": None})
+    claim(ledger)
+    ledger.group("default", "g", "tenant-1")
+    ledger.page("default", TaskFilter(), PagePosition("due", 5, "x"), 9)
+    ledger.page("default", TaskFilter(group="g"), None, 9, "tenant-1")
+    ledger.stats(SHARD)
+    ledger.throttle(SHARD)
 
 
 def test_every_key_a_script_touches_is_declared_and_all_are_of_one_node(
-    redis_server: RedisServer, store: Ledger, redis_client: redis.Redis
+    redis_server: RedisServer, ledger: Ledger, redis_client: redis.Redis
 ) -> None:
     prefix = "duecourse:{default/0}:"
     load_scripts(redis_client)
     with redis_server.client() as watcher, watcher.monitor() as monitor:
-        everything(store)
+        everything(ledger)
         redis_client.echo("the end")
         commands: list[tuple[str, list[str]]] = []
         for seen in monitor.listen():
@@ -432,57 +432,57 @@ def test_every_key_a_script_touches_is_declared_and_all_are_of_one_node(
     }
 
 
-def test_ids_of_several_tenants_and_queues_do_not_meet(store: Ledger) -> None:
+def test_ids_of_several_tenants_and_queues_do_not_meet(ledger: Ledger) -> None:
     made = [NewTask("a", "work", tenant=tenant, queue=queue) for tenant in ("-", "x") for queue in ("default", "q")]
-    assert {added.reply for added in store.add(made)} == {Reply.CREATED}
-    store.cancel("q", ["a"], tenant="x")
-    states = [store.get(task.queue, "a", task.tenant) for task in made]
+    assert {added.reply for added in ledger.add(made)} == {Reply.CREATED}
+    ledger.cancel("q", ["a"], tenant="x")
+    states = [ledger.get(task.queue, "a", task.tenant) for task in made]
     assert [task.status for task in states if task] == 3 * [Status.SCHEDULED] + [Status.CANCELLED]
-    assert len(claim(store)) == 2
-    assert [task.tenant for task in store.claim(Shard("q"), 9, lease_ms=LEASE_MS).tasks] == ["-"]
+    assert len(claim(ledger)) == 2
+    assert [task.tenant for task in ledger.claim(Shard("q"), 9, lease_ms=LEASE_MS).tasks] == ["-"]
 
 
-def test_no_request_has_more_arguments_than_a_managed_redis_takes(store: Ledger) -> None:
+def test_no_request_has_more_arguments_than_a_managed_redis_takes(ledger: Ledger) -> None:
     """ElastiCache Serverless: 3,999."""
     sent: list[int] = []
-    evaluate = store._scripts.evaluate
+    evaluate = ledger._scripts.evaluate
 
     def noted(name: str, request: Request, **how: Any) -> Any:
         sent.append(3 + len(request[1]))  # EVALSHA, the script, how many of them are keys
         return evaluate(name, request, **how)
 
-    store._scripts.evaluate = noted  # type: ignore[method-assign]
+    ledger._scripts.evaluate = noted  # type: ignore[method-assign]
     tasks = [new(f"t-{n}", tenant=f"tenant-{n}") for n in range(MAX_ADD - 1)]
     # An id that stands twice: else its pieces are smaller.
-    assert [added.reply for added in store.add([*tasks, tasks[0]])] == [Reply.CREATED] * (MAX_ADD - 1) + [Reply.KEPT]
-    claimed = [task for _ in range(20) for task in store.claim(SHARD, 50, lease_ms=LEASE_MS).tasks][:MAX_CLAIM]
-    settled = store.settle(SHARD, [ending(task, Ending.DONE) for task in claimed])
+    assert [added.reply for added in ledger.add([*tasks, tasks[0]])] == [Reply.CREATED] * (MAX_ADD - 1) + [Reply.KEPT]
+    claimed = [task for _ in range(20) for task in ledger.claim(SHARD, 50, lease_ms=LEASE_MS).tasks][:MAX_CLAIM]
+    settled = ledger.settle(SHARD, [ending(task, Ending.DONE) for task in claimed])
     assert settled == [Settled.DONE] * MAX_CLAIM
     assert 3_000 < max(sent) < 4_000
 
 
 def test_a_server_that_became_a_replica_is_connected_to_anew_for_the_address_may_lead_elsewhere(
-    redis_server: RedisServer, store: Ledger
+    redis_server: RedisServer, ledger: Ledger
 ) -> None:
-    add(store)
+    add(ledger)
     with redis_server.client() as other:
         connected = len(other.client_list(_type="normal"))
         other.replicaof("127.0.0.1", "1")
         try:
             with pytest.raises(StoreUnavailable, match="read only"):
-                store.add([new("b")])
+                ledger.add([new("b")])
             until(lambda: len(other.client_list(_type="normal")) == connected - 1)
         finally:
             other.replicaof("NO", "ONE")
-    add(store, "b")
+    add(ledger, "b")
 
 
 def test_a_claim_tells_of_tenants_that_the_next_one_then_need_not_ask_for_twice(
-    store: Ledger, redis_client: redis.Redis
+    ledger: Ledger, redis_client: redis.Redis
 ) -> None:
-    assert claim(store) == []  # from here on the script is known
-    store.add([new("t", tenant=f"tenant{n}") for n in range(400)])
+    assert claim(ledger) == []  # from here on the script is known
+    ledger.add([new("t", tenant=f"tenant{n}") for n in range(400)])
     redis_client.config_resetstat()
-    claims = [len(claim(store, 128)) for _ in range(4)]
+    claims = [len(claim(ledger, 128)) for _ in range(4)]
     scripts = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
     assert (claims, scripts) == ([128, 128, 128, 16], 6)

@@ -9,11 +9,12 @@ import pytest
 import redis
 
 from duecourse.errors import StoreMisused
-from duecourse.ledger import maintenance
+from duecourse.ledger import redis_login
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of
-from duecourse.ledger.maintenance import USER, Mend, Reshard, Rights
+from duecourse.ledger.maintenance import Mend, Reshard
 from duecourse.ledger.operations import Settled
+from duecourse.ledger.redis_login import USER, Rights
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Shard
@@ -114,7 +115,7 @@ def test_a_store_without_users_is_rejected() -> None:
 def test_each_command_that_is_named_is_one_that_the_code_sends() -> None:
     package = LAYER / "duecourse" / "ledger"
     code = "".join(path.read_text() for path in package.rglob("*.py"))
-    named = {*maintenance.LEDGER, *maintenance.BELLS, *maintenance.EVENTS, *maintenance.REPLICAS}
+    named = {*redis_login.LEDGER, *redis_login.BELLS, *redis_login.EVENTS, *redis_login.REPLICAS}
     assert sorted(name for name in named if not re.search(rf'"{name.upper()}"|\.{name}\b(?!\.)', code)) == []
 
 
@@ -209,12 +210,12 @@ def test_a_right_that_is_missing_is_named(lacking: str, redis_server: RedisServe
 @MATRIX
 def test_a_cluster_needs_two_commands_more(cluster: ClusterServers, recorder: Recorder) -> None:
     with connect(logged_in_to_each(cluster, Rights(cluster=True, replicas=True))) as client:
-        store = Ledger(client, sharding=Sharding({"default": 8}), wait=1)
-        store.add([new(str(n)) for n in range(20)])
-        assert len(store.shards()) == 8
-        for shard in store.shards():
-            claimed = store.claim(shard, 20, lease_ms=LEASE_MS).tasks
-            assert store.settle(shard, [ending(one, Ending.DONE) for one in claimed]) == [Settled.DONE] * len(claimed)
+        ledger = Ledger(client, sharding=Sharding({"default": 8}), wait=1)
+        ledger.add([new(str(n)) for n in range(20)])
+        assert len(ledger.shards()) == 8
+        for shard in ledger.shards():
+            claimed = ledger.claim(shard, 20, lease_ms=LEASE_MS).tasks
+            assert ledger.settle(shard, [ending(one, Ending.DONE) for one in claimed]) == [Settled.DONE] * len(claimed)
     login = Served(logged_in_to_each(cluster, Rights(NAMESPACE, bridge=True, cluster=True)))
     cluster.configure({"notify-keyspace-events": "Exe"})
     with cluster.client() as client, bridging(login, recorder, beat_s=0.1) as bridge:

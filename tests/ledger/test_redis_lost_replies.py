@@ -33,26 +33,26 @@ REDIS_SERVERS = EVERY
 
 
 @pytest.fixture
-def store(proxy: LossyProxy, clock: HandClock) -> Iterator[Ledger]:
+def ledger(proxy: LossyProxy, clock: HandClock) -> Iterator[Ledger]:
     with connect(proxy.url) as client:
         load_scripts(client)
         yield Ledger(client, travel=clock)
 
 
-def test_an_add_is_sent_again_and_adds_once(store: Ledger, proxy: LossyProxy) -> None:
-    add(store, "first")
+def test_an_add_is_sent_again_and_adds_once(ledger: Ledger, proxy: LossyProxy) -> None:
+    add(ledger, "first")
     proxy.lose_next_reply()
-    added = store.add([new("a"), new("b", on_duplicate=OnDuplicate.REJECT), new("a")])
+    added = ledger.add([new("a"), new("b", on_duplicate=OnDuplicate.REJECT), new("a")])
     assert [a.reply for a in added] == [Reply.CREATED, Reply.CREATED, Reply.KEPT]
     assert proxy.lost == 1
-    assert store.stats(SHARD).scheduled == 3
+    assert ledger.stats(SHARD).scheduled == 3
 
 
-def test_an_add_that_must_be_apart_is_sent_again_and_is_not_kept_from_itself(store: Ledger, proxy: LossyProxy) -> None:
-    add(store, "first")
+def test_an_add_that_must_be_apart_is_sent_again_and_is_not_kept_from_itself(ledger: Ledger, proxy: LossyProxy) -> None:
+    add(ledger, "first")
     asked = [new(id, group="g", apart=Apart("a", "b")) for id in ("a", "b")]
     proxy.lose_next_reply()
-    assert [a.reply for a in store.add(asked)] == [Reply.CREATED, Reply.KEPT]
+    assert [a.reply for a in ledger.add(asked)] == [Reply.CREATED, Reply.KEPT]
     assert proxy.lost == 1
 
 
@@ -67,31 +67,31 @@ def test_an_add_that_must_be_apart_is_sent_again_and_is_not_kept_from_itself(sto
     ],
 )
 def test_an_add_over_a_task_is_sent_again_and_changes_it_once(
-    store: Ledger, proxy: LossyProxy, clock: HandClock, state: str, mode: OnDuplicate, reply: Reply
+    ledger: Ledger, proxy: LossyProxy, clock: HandClock, state: str, mode: OnDuplicate, reply: Reply
 ) -> None:
-    bring(store, state)
-    drawn = add(store, "last", delay_ms=1).generation
+    bring(ledger, state)
+    drawn = add(ledger, "last", delay_ms=1).generation
     proxy.lose_next_reply()
-    (added,) = store.add([new(payload="2", delay_ms=70, on_duplicate=mode)], echo=True)
+    (added,) = ledger.add([new(payload="2", delay_ms=70, on_duplicate=mode)], echo=True)
     assert proxy.lost == 1
     assert added.task
     assert (added.reply, added.task.payload_json) == (reply, "2")
     assert added.task.generation == drawn + 1
-    assert store.stats(SHARD).scheduled == (1 if state == "leased" else 2)
+    assert ledger.stats(SHARD).scheduled == (1 if state == "leased" else 2)
     assert clock.at < added.task.due_at
 
 
-def test_an_add_is_answered_as_before_though_the_task_ran_meanwhile(store: Ledger, proxy: LossyProxy) -> None:
-    add(store, "first")
+def test_an_add_is_answered_as_before_though_the_task_ran_meanwhile(ledger: Ledger, proxy: LossyProxy) -> None:
+    add(ledger, "first")
     proxy.lose_next_reply()
-    store.add([new("a")])
-    assert store.add([new("a")]) == [AddReply("a", Reply.KEPT)]
+    ledger.add([new("a")])
+    assert ledger.add([new("a")]) == [AddReply("a", Reply.KEPT)]
 
 
 def test_an_id_that_stands_twice_in_an_add_runs_once_though_it_is_sent_again_while_it_runs(
-    store: Ledger, proxy: LossyProxy, redis_server: RedisServer, clock: HandClock
+    ledger: Ledger, proxy: LossyProxy, redis_server: RedisServer, clock: HandClock
 ) -> None:
-    add(store, "first", delay_ms=1)
+    add(ledger, "first", delay_ms=1)
     ran: list[Task] = []
 
     def run_meanwhile() -> None:
@@ -99,18 +99,18 @@ def test_an_id_that_stands_twice_in_an_add_runs_once_though_it_is_sent_again_whi
             ran.extend(claim(Ledger(client, travel=clock)))
 
     proxy.lose_next_reply(then=run_meanwhile)
-    store.add([new("a", payload=payload, on_duplicate=OnDuplicate.REPLACE) for payload in ("1", "2")])
+    ledger.add([new("a", payload=payload, on_duplicate=OnDuplicate.REPLACE) for payload in ("1", "2")])
     (task,) = ran
     assert (proxy.lost, task.payload_json) == (1, "2")
-    assert settle(store, task, Ending.DONE) is Settled.DONE
-    assert stored_task(store).status is Status.DONE, "nothing waited to replace it"
+    assert settle(ledger, task, Ending.DONE) is Settled.DONE
+    assert stored_task(ledger).status is Status.DONE, "nothing waited to replace it"
 
 
 @pytest.mark.parametrize("how", [how for how in Ending if how is not Ending.UNDELIVERED])
-def test_a_settle_is_sent_again_and_answered_as_the_first(store: Ledger, proxy: LossyProxy, how: Ending) -> None:
-    task = claim_one(store)
+def test_a_settle_is_sent_again_and_answered_as_the_first(ledger: Ledger, proxy: LossyProxy, how: Ending) -> None:
+    task = claim_one(ledger)
     proxy.lose_next_reply()
-    answer = store.settle(SHARD, [ending(task, how, delay_ms=50, detail="x", result="1")])
+    answer = ledger.settle(SHARD, [ending(task, how, delay_ms=50, detail="x", result="1")])
     expected = {
         Ending.DONE: Settled.DONE,
         Ending.AGAIN: Settled.AGAIN,
@@ -120,26 +120,26 @@ def test_a_settle_is_sent_again_and_answered_as_the_first(store: Ledger, proxy: 
     }
     assert answer == [expected[how]]
     assert proxy.lost == 1
-    assert len(stored_task(store).history) == (0 if how is Ending.RELEASE else 1)
+    assert len(stored_task(ledger).history) == (0 if how is Ending.RELEASE else 1)
 
 
-def test_a_settle_that_killed_is_answered_so_again(store: Ledger, proxy: LossyProxy) -> None:
-    task = claim_one(store, retry=RetryPolicy(max_attempts=1))
+def test_a_settle_that_killed_is_answered_so_again(ledger: Ledger, proxy: LossyProxy) -> None:
+    task = claim_one(ledger, retry=RetryPolicy(max_attempts=1))
     proxy.lose_next_reply()
-    assert store.settle(SHARD, [ending(task, Ending.RETRY)]) == [Settled.DEAD]
+    assert ledger.settle(SHARD, [ending(task, Ending.RETRY)]) == [Settled.DEAD]
 
 
-def test_extend_save_move_and_reads_are_sent_again(store: Ledger, proxy: LossyProxy, clock: HandClock) -> None:
-    task = claim_one(store)
-    add(store, "b", delay_ms=5)
+def test_extend_save_move_and_reads_are_sent_again(ledger: Ledger, proxy: LossyProxy, clock: HandClock) -> None:
+    task = claim_one(ledger)
+    add(ledger, "b", delay_ms=5)
     proxy.lose_next_reply()
-    assert store.extend(SHARD, [lease_of(task)], 99) == [clock.at + 99]
+    assert ledger.extend(SHARD, [lease_of(task)], 99) == [clock.at + 99]
     proxy.lose_next_reply()
-    assert store.save(SHARD, lease_of(task), "1")
+    assert ledger.save(SHARD, lease_of(task), "1")
     proxy.lose_next_reply()
-    assert store.move("default", [Move("b", delay_ms=9)]) == [Reply.OK]
+    assert ledger.move("default", [Move("b", delay_ms=9)]) == [Reply.OK]
     assert proxy.lost == 3
-    for read in (lambda: store.get("default", "a"), lambda: store.stats(SHARD), store.shards, store.ping):
+    for read in (lambda: ledger.get("default", "a"), lambda: ledger.stats(SHARD), ledger.shards, ledger.ping):
         proxy.lose_next_reply(of=b"")
         read()
     assert proxy.lost == 7
@@ -147,9 +147,9 @@ def test_extend_save_move_and_reads_are_sent_again(store: Ledger, proxy: LossyPr
 
 @pytest.mark.parametrize("state", ["scheduled", "leased", "done"])
 def test_a_move_that_is_sent_again_after_the_task_ran_moves_it_once(
-    store: Ledger, proxy: LossyProxy, redis_server: RedisServer, clock: HandClock, state: str
+    ledger: Ledger, proxy: LossyProxy, redis_server: RedisServer, clock: HandClock, state: str
 ) -> None:
-    bring(store, state)
+    bring(ledger, state)
     move = Move("a", force=True, revive=True, by="http")
     ran: list[Task] = []
 
@@ -159,26 +159,26 @@ def test_a_move_that_is_sent_again_after_the_task_ran_moves_it_once(
             ran.extend(claim(other))
 
     proxy.lose_next_reply(then=run_meanwhile)
-    assert store.move("default", [move]) == [Reply.OK]
+    assert ledger.move("default", [move]) == [Reply.OK]
     assert proxy.lost == 1
     (task,) = ran
-    assert stored_task(store).idempotency_key == task.idempotency_key
-    assert settle(store, task, Ending.DONE) is Settled.DONE
-    assert claim(store) == []
-    assert [entry.by for entry in stored_task(store).log if isinstance(entry, Change)] == ["http"]
+    assert stored_task(ledger).idempotency_key == task.idempotency_key
+    assert settle(ledger, task, Ending.DONE) is Settled.DONE
+    assert claim(ledger) == []
+    assert [entry.by for entry in stored_task(ledger).log if isinstance(entry, Change)] == ["http"]
 
 
 def test_each_of_two_moves_of_one_task_is_known_where_they_are_sent_again(
-    store: Ledger, proxy: LossyProxy, clock: HandClock
+    ledger: Ledger, proxy: LossyProxy, clock: HandClock
 ) -> None:
-    task = claim_one(store)
+    task = claim_one(ledger)
     moves = [Move("a", delay_ms=5, force=True), Move("a", delay_ms=9), Move("a", delay_ms=9)]
     proxy.lose_next_reply()
-    assert store.move("default", moves) == [Reply.OK] * 3
-    moved = stored_task(store)
+    assert ledger.move("default", moves) == [Reply.OK] * 3
+    moved = stored_task(ledger)
     assert (moved.due_at, moved.generation, len(moved.log)) == (clock.at + 9, task.fence + 1, 3)
-    assert store.move("default", moves[:1]) == [Reply.OK], "another call is another move"
-    assert stored_task(store).due_at == clock.at + 5
+    assert ledger.move("default", moves[:1]) == [Reply.OK], "another call is another move"
+    assert stored_task(ledger).due_at == clock.at + 5
 
 
 def lose_replies(proxy: LossyProxy, times: int) -> None:
@@ -188,123 +188,123 @@ def lose_replies(proxy: LossyProxy, times: int) -> None:
 
 @pytest.mark.parametrize("payload", ["1", f'"{"x" * 2_000}"'], ids=["small", "apart"])
 def test_what_a_claim_leased_is_found_when_its_reply_was_lost(
-    store: Ledger, proxy: LossyProxy, clock: HandClock, payload: str
+    ledger: Ledger, proxy: LossyProxy, clock: HandClock, payload: str
 ) -> None:
-    store.configure("default", {"max_running": 1})
-    store.add([new("a", payload=payload), new("b")])
+    ledger.configure("default", {"max_running": 1})
+    ledger.add([new("a", payload=payload), new("b")])
     proxy.lose_next_reply()
-    [task] = claim(store)
+    [task] = claim(ledger)
     assert proxy.lost == 1
     assert (task.id, task.run, task.attempt, task.payload_json) == ("a", 1, 1, payload)
     assert task.lease_expires_at == clock.at + LEASE_MS
-    assert settle(store, task, Ending.DONE) is Settled.DONE
-    assert [t.id for t in claim(store)] == ["b"], "each lease is found once"
-    assert claim(store) == []
+    assert settle(ledger, task, Ending.DONE) is Settled.DONE
+    assert [t.id for t in claim(ledger)] == ["b"], "each lease is found once"
+    assert claim(ledger) == []
 
 
-def test_tasks_of_a_claim_whose_reply_was_lost_are_in_its_order(store: Ledger, proxy: LossyProxy) -> None:
-    store.add([new(id, delay_ms=-late) for id, late in (("a", 1), ("b", 3), ("c", 2), ("d", 4))])
+def test_tasks_of_a_claim_whose_reply_was_lost_are_in_its_order(ledger: Ledger, proxy: LossyProxy) -> None:
+    ledger.add([new(id, delay_ms=-late) for id, late in (("a", 1), ("b", 3), ("c", 2), ("d", 4))])
     proxy.lose_next_reply()
-    assert [task.id for task in claim(store)] == ["d", "b", "c", "a"]
+    assert [task.id for task in claim(ledger)] == ["d", "b", "c", "a"]
     assert proxy.lost == 1
 
 
-def test_a_claim_that_leased_nothing_is_unavailable_and_the_next_one_claims(store: Ledger, proxy: LossyProxy) -> None:
+def test_a_claim_that_leased_nothing_is_unavailable_and_the_next_one_claims(ledger: Ledger, proxy: LossyProxy) -> None:
     proxy.lose_next_reply()
     with pytest.raises(StoreUnavailable):
-        claim(store)
-    add(store)
-    assert [task.id for task in claim(store)] == ["a"]
+        claim(ledger)
+    add(ledger)
+    assert [task.id for task in claim(ledger)] == ["a"]
 
 
 def test_the_next_claim_finds_what_one_before_it_leased_and_leaves_those_of_others(
-    store: Ledger, proxy: LossyProxy, clock: HandClock, redis_server: RedisServer
+    ledger: Ledger, proxy: LossyProxy, clock: HandClock, redis_server: RedisServer
 ) -> None:
-    store.add([new("a"), new("b"), new("c")])
+    ledger.add([new("a"), new("b"), new("c")])
     lose_replies(proxy, 4)  # of the claim, and of each look for its leases
     with pytest.raises(StoreUnavailable):
-        store.claim(SHARD, 1, lease_ms=LEASE_MS)
+        ledger.claim(SHARD, 1, lease_ms=LEASE_MS)
     assert proxy.lost == 4
     with connect(redis_server.url) as client:
         other = Ledger(client, travel=clock)
         [anothers] = other.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
         assert anothers.id == "b"
     clock.advance(500)
-    [found] = claim(store)
+    [found] = claim(ledger)
     assert (found.id, found.attempt) == ("a", 1)
-    assert stored_task(store, "b").lease_expires_at == anothers.lease_expires_at
-    assert store.extend(SHARD, [lease_of(found)], 1, at_least=True) == [clock.at + LEASE_MS]
-    assert [task.id for task in claim(store)] == ["c"]
+    assert stored_task(ledger, "b").lease_expires_at == anothers.lease_expires_at
+    assert ledger.extend(SHARD, [lease_of(found)], 1, at_least=True) == [clock.at + LEASE_MS]
+    assert [task.id for task in claim(ledger)] == ["c"]
 
 
 def test_a_lost_claim_that_is_still_on_its_way_is_looked_for_again(
-    store: Ledger, clock: HandClock, redis_server: RedisServer
+    ledger: Ledger, clock: HandClock, redis_server: RedisServer
 ) -> None:
-    add(store)
+    add(ledger)
     lost = b"12345678"
-    store.lost_claims.add(SHARD, [LostClaim(lost, time.monotonic(), (LEASE_MS,))])
-    assert [task.id for task in claim(store, 1)] == ["a"], "it has not come yet"
-    add(store, "b")
+    ledger.lost_claims.add(SHARD, [LostClaim(lost, time.monotonic(), (LEASE_MS,))])
+    assert [task.id for task in claim(ledger, 1)] == ["a"], "it has not come yet"
+    add(ledger, "b")
     with connect(redis_server.url) as client, pytest.MonkeyPatch.context() as patch:
         patch.setattr(secrets, "token_bytes", lambda _size: lost)
         assert [t.id for t in Ledger(client, travel=clock).claim(SHARD, 1, lease_ms=LEASE_MS).tasks] == ["b"]
-    assert [task.id for task in claim(store)] == ["b"]
-    assert claim(store) == []
+    assert [task.id for task in claim(ledger)] == ["b"]
+    assert claim(ledger) == []
 
 
 def test_what_the_first_script_of_a_claim_leased_is_the_callers_when_the_second_is_lost(
-    store: Ledger, proxy: LossyProxy
+    ledger: Ledger, proxy: LossyProxy
 ) -> None:
-    store.add([new("a"), new("b"), new("x", tenant="t2")])
+    ledger.add([new("a"), new("b"), new("x", tenant="t2")])
     proxy.lose_next_reply(of=b"due:t2")
-    got = store.claim(SHARD, 10, lease_ms=LEASE_MS)
+    got = ledger.claim(SHARD, 10, lease_ms=LEASE_MS)
     assert proxy.lost == 1
     assert [task.id for task in got.tasks] == ["a", "b"]
     assert got.backlog
-    assert [(task.tenant, task.id, task.attempt) for task in claim(store)] == [("t2", "x", 1)]
+    assert [(task.tenant, task.id, task.attempt) for task in claim(ledger)] == [("t2", "x", 1)]
 
 
-def test_what_a_claim_handed_over_is_found_too(store: Ledger, proxy: LossyProxy) -> None:
-    add(store, kind="report")
+def test_what_a_claim_handed_over_is_found_too(ledger: Ledger, proxy: LossyProxy) -> None:
+    add(ledger, kind="report")
     proxy.lose_next_reply()
     deliveries = {"report": Delivery("lambda:report", 10, 120_000)}
-    [task] = store.claim(SHARD, 10, lease_ms=LEASE_MS, deliveries=deliveries).tasks
-    [begun] = store.begin(SHARD, [lease_of(task)], LEASE_MS, [b"12345678"])
+    [task] = ledger.claim(SHARD, 10, lease_ms=LEASE_MS, deliveries=deliveries).tasks
+    [begun] = ledger.begin(SHARD, [lease_of(task)], LEASE_MS, [b"12345678"])
     assert (task.target, begun.run) == ("lambda:report", 1)
 
 
-def test_a_take_is_sent_again_and_is_the_same_lease(store: Ledger, proxy: LossyProxy, clock: HandClock) -> None:
-    store.take("default", "warm", lease_ms=LEASE_MS)
-    add(store, delay_ms=2 * LEASE_MS)
+def test_a_take_is_sent_again_and_is_the_same_lease(ledger: Ledger, proxy: LossyProxy, clock: HandClock) -> None:
+    ledger.take("default", "warm", lease_ms=LEASE_MS)
+    add(ledger, delay_ms=2 * LEASE_MS)
     proxy.lose_next_reply()
-    taken = store.take("default", "a", lease_ms=LEASE_MS)
+    taken = ledger.take("default", "a", lease_ms=LEASE_MS)
     assert proxy.lost == 1
     assert taken is not None
     assert (taken.run, taken.attempt, taken.lease_expires_at) == (1, 1, clock.at + LEASE_MS)
-    assert store.take("default", "a", lease_ms=LEASE_MS) is None, "another take is another lease"
-    assert settle(store, taken, Ending.DONE) is Settled.DONE
+    assert ledger.take("default", "a", lease_ms=LEASE_MS) is None, "another take is another lease"
+    assert settle(ledger, taken, Ending.DONE) is Settled.DONE
 
 
-def test_settings_are_sent_again(store: Ledger, proxy: LossyProxy) -> None:
-    store.configure("default", {"priority": 1})
+def test_settings_are_sent_again(ledger: Ledger, proxy: LossyProxy) -> None:
+    ledger.configure("default", {"priority": 1})
     proxy.lose_next_reply()
-    store.configure("default", {"max_running": 3})
+    ledger.configure("default", {"max_running": 3})
     assert proxy.lost == 1
-    assert (store.settings_of(["default"])[0].max_running, store.settings_of(["default"])[0].priority) == (3, 1)
+    assert (ledger.settings_of(["default"])[0].max_running, ledger.settings_of(["default"])[0].priority) == (3, 1)
 
 
 @pytest.mark.parametrize(("verb", "state"), [("cancel", "scheduled"), ("replay", "dead")])
-def test_cancel_and_replay_are_never_sent_again(store: Ledger, proxy: LossyProxy, verb: str, state: str) -> None:
-    bring(store, state)
+def test_cancel_and_replay_are_never_sent_again(ledger: Ledger, proxy: LossyProxy, verb: str, state: str) -> None:
+    bring(ledger, state)
     proxy.lose_next_reply()
     with pytest.raises(StoreUnavailable):
-        getattr(store, verb)("default", ["a"])
-    assert stored_task(store).status == (Status.CANCELLED if verb == "cancel" else Status.SCHEDULED)
+        getattr(ledger, verb)("default", ["a"])
+    assert stored_task(ledger).status == (Status.CANCELLED if verb == "cancel" else Status.SCHEDULED)
 
 
 def test_a_server_that_is_away_is_told_as_such(redis_server: RedisServer, clock: HandClock) -> None:
     with connect(f"unix://{redis_server.folder}/nobody.sock") as client:
-        store = Ledger(client, travel=clock)
-        for verb in (store.ping, lambda: store.add([new()]), lambda: store.claim(SHARD, 1, lease_ms=1)):
+        ledger = Ledger(client, travel=clock)
+        for verb in (ledger.ping, lambda: ledger.add([new()]), lambda: ledger.claim(SHARD, 1, lease_ms=1)):
             with pytest.raises(StoreUnavailable):
                 verb()

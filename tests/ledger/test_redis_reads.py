@@ -29,15 +29,15 @@ def modern(server_of: object) -> RedisServer:
     return server_of(newest()).emptied()  # type: ignore[operator]
 
 
-def read(store: Ledger) -> None:
+def read(ledger: Ledger) -> None:
     """Every verb that only reads."""
-    assert store.stats(SHARD).scheduled == 1
-    assert [one.scheduled for one in store.stats_of([SHARD])] == [1]
-    assert len(store.outlook_of([SHARD])) == 1
-    assert store.throttle(SHARD).reason is None
-    assert store.page("default", TaskFilter(), None, 10).tasks
-    assert store.get("default", "a")
-    store.warmth().coming(SHARD, 60_000)
+    assert ledger.stats(SHARD).scheduled == 1
+    assert [one.scheduled for one in ledger.stats_of([SHARD])] == [1]
+    assert len(ledger.outlook_of([SHARD])) == 1
+    assert ledger.throttle(SHARD).reason is None
+    assert ledger.page("default", TaskFilter(), None, 10).tasks
+    assert ledger.get("default", "a")
+    ledger.warmth().coming(SHARD, 60_000)
 
 
 def calls(client: redis.Redis) -> set[str]:
@@ -46,33 +46,33 @@ def calls(client: redis.Redis) -> set[str]:
 
 def test_reads_let_nothing_be_written_and_are_answered_while_a_failover_stops_writes(modern: RedisServer) -> None:
     with modern.client() as client:
-        store = Ledger(connect(modern.url), "duecourse")
-        store.add([new("a", payload=LARGE)])
-        read(store)  # which has the server know the scripts
+        ledger = Ledger(connect(modern.url), "duecourse")
+        ledger.add([new("a", payload=LARGE)])
+        read(ledger)  # which has the server know the scripts
         client.config_resetstat()
         client.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
-        read(store)
+        read(ledger)
         client.execute_command("CLIENT", "UNPAUSE")
         assert calls(client) == {"evalsha_ro"}
 
 
 def test_a_server_without_such_calls_is_asked_by_the_others() -> None:
     with RedisServer(need(FLOOR)) as server, server.client() as client:
-        store = Ledger(connect(server.url), "duecourse")
-        store.add([new("a")])
-        read(store)
+        ledger = Ledger(connect(server.url), "duecourse")
+        ledger.add([new("a")])
+        read(ledger)
         assert calls(client) == {"eval", "evalsha"}
 
 
 @pytest.mark.parametrize("missing", [["-evalsha_ro", "-eval_ro"], ["-eval_ro"]], ids=["neither", "the second alone"])
 def test_a_login_without_such_calls_reads_by_the_others(modern: RedisServer, missing: list[str]) -> None:
     with modern.client() as client:
-        store = Ledger(connect(modern.url), "duecourse")
-        store.add([new("a")])
+        ledger = Ledger(connect(modern.url), "duecourse")
+        ledger.add([new("a")])
         client.execute_command("ACL", "SETUSER", "default", *missing)
         client.script_flush()
         try:
-            read(store)
+            read(ledger)
         finally:
             client.execute_command("ACL", "SETUSER", "default", "+evalsha_ro", "+eval_ro")
 
@@ -90,35 +90,35 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("wrong")
 @pytest.mark.parametrize("kind", ["redis", "memory"])
 def test_a_verb_that_is_wrongly_said_to_read_is_refused_and_writes_nothing(kind: str, modern: RedisServer) -> None:
-    store = Ledger(connect(modern.url), "duecourse") if kind == "redis" else EmbeddedLedger(HandClock())
-    store.add([new("a")])
+    ledger = Ledger(connect(modern.url), "duecourse") if kind == "redis" else EmbeddedLedger(HandClock())
+    ledger.add([new("a")])
     with pytest.raises(StoreMisused):
-        store.cancel("default", ["a"])
-    assert store.stats(SHARD).scheduled == 1
+        ledger.cancel("default", ["a"])
+    assert ledger.stats(SHARD).scheduled == 1
 
 
 def test_a_large_task_is_read_whole_though_it_is_replaced_before_every_call(redis_client: redis.Redis) -> None:
-    store, other, numbers = Ledger(redis_client), Ledger(redis_client), count()
-    call = store._scripts.call
+    ledger, other, numbers = Ledger(redis_client), Ledger(redis_client), count()
+    call = ledger._scripts.call
 
     def overtaken(*args: Any, **kwargs: Any) -> Any:
         payload = f'"{str(next(numbers)) * 5_000}"'
         other.add([new("a", payload=payload, group="g", delay_ms=60_000, on_duplicate=OnDuplicate.REPLACE)])
         return call(*args, **kwargs)
 
-    store._scripts.call = overtaken  # type: ignore[method-assign]
-    task = store.get("default", "a")
+    ledger._scripts.call = overtaken  # type: ignore[method-assign]
+    task = ledger.get("default", "a")
     assert task
     assert len(set(task.payload)) == 1
-    assert [task.id for task in store.group("default", "g")] == ["a"]
+    assert [task.id for task in ledger.group("default", "g")] == ["a"]
 
 
 def test_a_task_that_moves_behind_others_while_a_page_of_its_group_is_read_leaves_none_out(
     redis_client: redis.Redis,
 ) -> None:
-    store, other = Ledger(redis_client), Ledger(redis_client)
-    store.add([new(id, group="g", delay_ms=60_000 * n) for n, id in enumerate("abc", 1)])
-    read = store._scripts.read
+    ledger, other = Ledger(redis_client), Ledger(redis_client)
+    ledger.add([new(id, group="g", delay_ms=60_000 * n) for n, id in enumerate("abc", 1)])
+    read = ledger._scripts.read
 
     def then_moved(*commands: Any) -> Any:
         answer = read(*commands)
@@ -126,10 +126,10 @@ def test_a_task_that_moves_behind_others_while_a_page_of_its_group_is_read_leave
             other.move("default", [Move("a", delay_ms=600_000)], group="g")
         return answer
 
-    store._scripts.read = then_moved  # type: ignore[method-assign]
-    page = store.page("default", TaskFilter(group="g"), None, 1)
+    ledger._scripts.read = then_moved  # type: ignore[method-assign]
+    page = ledger.page("default", TaskFilter(group="g"), None, 1)
     shown = [task.id for task in page.tasks]
     while page.next:
-        page = store.page("default", TaskFilter(group="g"), page.next, 1)
+        page = ledger.page("default", TaskFilter(group="g"), page.next, 1)
         shown += [task.id for task in page.tasks]
     assert shown[:2] == ["b", "c"]

@@ -38,50 +38,50 @@ BEHIND = {"leased": b"L", "done": b"D"}
 
 
 @pytest.fixture
-def store(redis_client: redis.Redis) -> Ledger:
+def ledger(redis_client: redis.Redis) -> Ledger:
     return Ledger(redis_client)
 
 
-def bring(store: Ledger, step: str, payload: str) -> None:
+def bring(ledger: Ledger, step: str, payload: str) -> None:
     """One task brought so far, with all the fields that a task may have."""
     fields = {"payload": payload, "group": "g", "deadline_ms": 60_000, "state": '{"n": 0}', "by": "ich"}
     if step in {"added", *OVER}:
-        add(store, delay_ms=9, notify="http://a.example/é", **fields)
-        do_more(store, step, fields)
+        add(ledger, delay_ms=9, notify="http://a.example/é", **fields)
+        do_more(ledger, step, fields)
         return
-    task = claim_one(store, **fields)
+    task = claim_one(ledger, **fields)
     if step == "saved":
-        store.save(SHARD, lease_of(task), '{"n": 1}')
+        ledger.save(SHARD, lease_of(task), '{"n": 1}')
     elif step != "leased":
         how = ENDED[step]
-        settle(store, task, how, detail="why", result='{"r": 1}' if how is Ending.DONE else "")
+        settle(ledger, task, how, detail="why", result='{"r": 1}' if how is Ending.DONE else "")
 
 
-def do_more(store: Ledger, step: str, fields: dict[str, Any]) -> None:
+def do_more(ledger: Ledger, step: str, fields: dict[str, Any]) -> None:
     """What callers do to a scheduled task."""
     if step == "moved":
-        store.move("default", [Move("a", delay_ms=99_999, by="du")])
+        ledger.move("default", [Move("a", delay_ms=99_999, by="du")])
     elif step in {"replaced", "debounced"}:
         mode = OnDuplicate.REPLACE if step == "replaced" else OnDuplicate.DEBOUNCE
         for by in ("er", "sie sagt"):
-            add(store, delay_ms=10_000, on_duplicate=mode, **fields | {"by": by})
+            add(ledger, delay_ms=10_000, on_duplicate=mode, **fields | {"by": by})
     elif step == "succeeded":
-        task = claim_now(store)
-        add(store, on_duplicate=OnDuplicate.REPLACE, **fields)
-        settle(store, task, Ending.RETRY, detail="x")
+        task = claim_now(ledger)
+        add(ledger, on_duplicate=OnDuplicate.REPLACE, **fields)
+        settle(ledger, task, Ending.RETRY, detail="x")
     elif step == "replayed":
-        settle(store, claim_now(store), Ending.DROP, detail="x")
-        store.replay("default", ["a"], by="wir", delays_ms=[7])
+        settle(ledger, claim_now(ledger), Ending.DROP, detail="x")
+        ledger.replay("default", ["a"], by="wir", delays_ms=[7])
     elif step == "cancelled":
-        store.cancel("default", ["a"], by="ihr")
+        ledger.cancel("default", ["a"], by="ihr")
     elif step == "full":
         for n in range(40):
-            settle(store, claim_now(store), Ending.AGAIN if n % 3 else Ending.RELEASE, delay_ms=9, detail="é" * n)
+            settle(ledger, claim_now(ledger), Ending.AGAIN if n % 3 else Ending.RELEASE, delay_ms=9, detail="é" * n)
 
 
-def claim_now(store: Ledger) -> Task:
-    store.move("default", [Move("a", by="x")])
-    (task,) = claim(store)
+def claim_now(ledger: Ledger) -> Task:
+    ledger.move("default", [Move("a", by="x")])
+    (task,) = claim(ledger)
     return task
 
 
@@ -104,9 +104,9 @@ def without_marks(written: bytearray, log: Sequence[Entry]) -> bytearray:
 @pytest.mark.parametrize("payload", [SMALL, LARGEST_INSIDE, APART], ids=["small", "largest inside", "apart"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_record_that_the_scripts_wrote_is_what_python_would_write(
-    store: Ledger, redis_client: redis.Redis, step: str, payload: str
+    ledger: Ledger, redis_client: redis.Redis, step: str, payload: str
 ) -> None:
-    bring(store, step, payload)
+    bring(ledger, step, payload)
     fields = redis_client.hgetall(keys_of("duecourse", SHARD).tasks)
     written = bytearray(fields.pop(b"-/a"))
     bodies = [body for name, body in fields.items() if b"=" in name]
@@ -124,19 +124,19 @@ def test_a_record_that_the_scripts_wrote_is_what_python_would_write(
 @pytest.mark.parametrize("runs", [0, 30], ids=["first run", "full log"])
 @pytest.mark.parametrize("step", BEHIND)
 def test_what_is_added_behind_a_record_is_read_as_if_it_were_in_it(
-    store: Ledger, redis_client: redis.Redis, step: str, runs: int
+    ledger: Ledger, redis_client: redis.Redis, step: str, runs: int
 ) -> None:
-    add(store, group="g", payload='{"é": 1}', state='{"n": 0}', by="ich", deadline_ms=60_000)
+    add(ledger, group="g", payload='{"é": 1}', state='{"n": 0}', by="ich", deadline_ms=60_000)
     for _ in range(runs):
-        settle(store, claim_now(store), Ending.AGAIN, delay_ms=9, detail="é" * 100)
-    task = claim_now(store)
+        settle(ledger, claim_now(ledger), Ending.AGAIN, delay_ms=9, detail="é" * 100)
+    task = claim_now(ledger)
     if step == "done":
-        settle(store, task, Ending.DONE, result='{"ü": 1}')
+        settle(ledger, task, Ending.DONE, result='{"ü": 1}')
     written = bytes(redis_client.hget(keys_of("duecourse", SHARD).tasks, "-/a") or b"")
     assert written[-1:] == BEHIND[step]
-    shown = stored_task(store)
-    store.move("default", [Move("a", delay_ms=9, force=True, revive=True)])
-    folded = stored_task(store)
+    shown = stored_task(ledger)
+    ledger.move("default", [Move("a", delay_ms=9, force=True, revive=True)])
+    folded = stored_task(ledger)
     *log, _ = folded.log
     assert unpack("default", "-/a", encode(StoredRecord(shown))) == replace(shown, lease_expires_at=0)
     if step == "done":

@@ -43,39 +43,39 @@ FORGOTTEN = {b"fence", b"layout", b"clock", b"bell_at", b"leaving"}
 class Scene:
     """A ledger, and what a test does to it."""
 
-    def __init__(self, store: Ledger, clock: HandClock, client: Client) -> None:
-        self.store = store
+    def __init__(self, ledger: Ledger, clock: HandClock, client: Client) -> None:
+        self.ledger = ledger
         self.clock = clock
         self.client = client
 
     def add(self, *tasks: NewTask) -> None:
-        self.store.add(list(tasks))
+        self.ledger.add(list(tasks))
 
     def claim(self, limit: int = 100, most: int = 100, **more: Any) -> list[Task]:
         """Claim all kinds; those of kind `report` are handed over."""
         deliveries = {"report": Delivery(TARGET, most, LEASE_MS)}
-        return self.store.claim(SHARD, limit, lease_ms=LEASE_MS, deliveries=deliveries, **more).tasks
+        return self.ledger.claim(SHARD, limit, lease_ms=LEASE_MS, deliveries=deliveries, **more).tasks
 
     def begin(self, task: Task) -> Task:
-        [begun] = self.store.begin(SHARD, [lease_of(task)], LEASE_MS, [next(NONCES).to_bytes(8)])
+        [begun] = self.ledger.begin(SHARD, [lease_of(task)], LEASE_MS, [next(NONCES).to_bytes(8)])
         return replace(task, token=begun.token, target="", delivery=task.token)
 
     def work(self, how: Ending = Ending.DONE, **fields: Any) -> int:
         """Claim and settle everything that is due, and answer how many tasks that were."""
         tasks = [self.begin(task) if task.target else task for task in self.claim()]
         for task in tasks:
-            settle_as(self.store, task, how, **fields)
+            settle_as(self.ledger, task, how, **fields)
         return len(tasks)
 
     def sweep(self, retention_ms: int = HOUR_MS) -> None:
-        while self.store.sweep(SHARD, retention_ms=retention_ms, dead_retention_ms=retention_ms).more:
+        while self.ledger.sweep(SHARD, retention_ms=retention_ms, dead_retention_ms=retention_ms).more:
             pass
 
     def cancel(self, *ids: str, tenant: str = "-", force: bool = False) -> None:
-        self.store.cancel(QUEUE, list(ids), tenant=tenant, force=force)
+        self.ledger.cancel(QUEUE, list(ids), tenant=tenant, force=force)
 
     def bulk(self, act: Act, *statuses: Status, tenant: str = "-") -> None:
-        self.store.bulk(QUEUE, Bulk(act, statuses, limit=1_000), tenant=tenant)
+        self.ledger.bulk(QUEUE, Bulk(act, statuses, limit=1_000), tenant=tenant)
 
     def verbs(self) -> ScriptRunner:
         return ScriptRunner(self.client, "duecourse", Sharding(), self.clock)
@@ -90,8 +90,8 @@ class Scene:
         self.clock.advance(ms)
 
 
-def settle_as(store: Ledger, task: Task, how: Ending, **fields: Any) -> None:
-    store.settle(SHARD, [ending(task, how, **fields)])
+def settle_as(ledger: Ledger, task: Task, how: Ending, **fields: Any) -> None:
+    ledger.settle(SHARD, [ending(task, how, **fields)])
 
 
 Way = Callable[[Scene], None]
@@ -152,7 +152,7 @@ def put_aside_past_the_deadline(scene: Scene) -> None:
 @way("move")
 def put_aside_and_moved(scene: Scene) -> None:
     put_aside(scene)
-    scene.store.move(QUEUE, [Move(id, delay_ms=HOUR_MS) for id in "abcd"])
+    scene.ledger.move(QUEUE, [Move(id, delay_ms=HOUR_MS) for id in "abcd"])
     scene.wait(HOUR_MS)
     assert scene.work() == 4
 
@@ -163,7 +163,7 @@ def put_aside_and_moved_to_the_same_time_again_and_again(scene: Scene) -> None:
     put_aside(scene)
     for _ in range(3):
         scene.wait(1)
-        scene.store.move(QUEUE, [Move(id, at) for id in "abcd"])
+        scene.ledger.move(QUEUE, [Move(id, at) for id in "abcd"])
         assert scene.claim(kinds=["work"]) == []
     scene.sweep()
     assert len(scene.client.zrange(keys_of("duecourse", SHARD).waiting, 0, -1)) == 4
@@ -189,18 +189,18 @@ def put_aside_and_debounced(scene: Scene) -> None:
 @way("take")
 def put_aside_and_taken(scene: Scene) -> None:
     put_aside(scene, "a", group="")
-    task = scene.store.take(QUEUE, "a", lease_ms=LEASE_MS)
+    task = scene.ledger.take(QUEUE, "a", lease_ms=LEASE_MS)
     assert task
-    settle(scene.store, task, Ending.DONE)
+    settle(scene.ledger, task, Ending.DONE)
 
 
 @way("take", "settle")
 def put_aside_taken_and_given_back(scene: Scene) -> None:
     put_aside(scene, "a", group="")
     for _ in range(3):
-        task = scene.store.take(QUEUE, "a", lease_ms=LEASE_MS)
+        task = scene.ledger.take(QUEUE, "a", lease_ms=LEASE_MS)
         assert task
-        settle(scene.store, task, Ending.RELEASE)
+        settle(scene.ledger, task, Ending.RELEASE)
         scene.wait(1)
         assert scene.claim(kinds=["work"]) == []
     scene.cancel("a")
@@ -222,15 +222,17 @@ def put_aside_and_worked_by_whoever_has_the_kind(scene: Scene) -> None:
 @way("claim", "begin")
 def put_aside_and_handed_over(scene: Scene) -> None:
     put_aside(scene, kind="mail")
-    handed = scene.store.claim(SHARD, 9, lease_ms=LEASE_MS, deliveries={"mail": Delivery(TARGET, 9, 1)}, kinds=["work"])
+    handed = scene.ledger.claim(
+        SHARD, 9, lease_ms=LEASE_MS, deliveries={"mail": Delivery(TARGET, 9, 1)}, kinds=["work"]
+    )
     for task in handed.tasks:
-        settle(scene.store, scene.begin(task), Ending.DONE)
+        settle(scene.ledger, scene.begin(task), Ending.DONE)
     assert len(handed.tasks) == 4
 
 
 @way("cancel")
 def without_room_and_cancelled(scene: Scene) -> None:
-    settle(scene.store, no_room(scene), Ending.RELEASE)
+    settle(scene.ledger, no_room(scene), Ending.RELEASE)
     scene.cancel(*"rstu")
 
 
@@ -242,12 +244,12 @@ def without_room_and_deleted_for_two_tenants(scene: Scene) -> None:
     assert second == []
     for tenant in ("acme", "globex"):
         scene.bulk(Act.DELETE, Status.SCHEDULED, tenant=tenant)
-    settle(scene.store, first, Ending.DONE)
+    settle(scene.ledger, first, Ending.DONE)
 
 
 @way("claim", "begin")
 def without_room_until_there_is_some(scene: Scene) -> None:
-    settle(scene.store, scene.begin(no_room(scene)), Ending.DONE)
+    settle(scene.ledger, scene.begin(no_room(scene)), Ending.DONE)
     assert scene.work() == 3
 
 
@@ -278,7 +280,7 @@ def dead_after_all_attempts(scene: Scene) -> None:
     scene.add(new("a"))
     while scene.work(Ending.RETRY):
         scene.wait(HOUR_MS)
-    assert stored_task(scene.store).status is Status.DEAD
+    assert stored_task(scene.ledger).status is Status.DEAD
 
 
 @way("settle", "cancel")
@@ -299,9 +301,9 @@ def released_and_cancelled(scene: Scene) -> None:
 def failed_in_a_function_that_has_time_for_few(scene: Scene) -> None:
     scene.add(new("a", kind="report", retry=RetryPolicy(1, 1, 1.0, 1, jitter=False)))
     [task] = scene.claim()
-    [begun] = scene.store.begin(SHARD, [lease_of(task)], LEASE_MS, [next(NONCES).to_bytes(8)], each=3)
-    settle(scene.store, replace(task, token=begun.token), Ending.RETRY)
-    assert stored_task(scene.store).status is Status.DEAD
+    [begun] = scene.ledger.begin(SHARD, [lease_of(task)], LEASE_MS, [next(NONCES).to_bytes(8)], each=3)
+    settle(scene.ledger, replace(task, token=begun.token), Ending.RETRY)
+    assert stored_task(scene.ledger).status is Status.DEAD
 
 
 @way("claim")
@@ -310,7 +312,7 @@ def claimed_ahead_until_dead(scene: Scene) -> None:
     for _ in range(50):
         scene.claim(at_once=0)
         scene.lapse()
-    [ended] = [task for task in [scene.store.get(QUEUE, "a", "acme")] if task]
+    [ended] = [task for task in [scene.ledger.get(QUEUE, "a", "acme")] if task]
     assert ended.status is Status.DEAD
 
 
@@ -318,8 +320,8 @@ def claimed_ahead_until_dead(scene: Scene) -> None:
 def undelivered_until_dead(scene: Scene) -> None:
     scene.add(new("a", kind="report"))
     [task] = scene.claim()
-    settle(scene.store, task, Ending.UNDELIVERED)
-    while stored_task(scene.store).status is not Status.DEAD:
+    settle(scene.ledger, task, Ending.UNDELIVERED)
+    while stored_task(scene.ledger).status is not Status.DEAD:
         scene.lapse()
         scene.claim()
     scene.lapse()
@@ -331,7 +333,7 @@ def lapsed_until_dead(scene: Scene) -> None:
     for _ in range(50):
         scene.claim()
         scene.lapse()
-    assert [task.status for id, tenant in (("a", "acme"), ("b", "-")) if (task := scene.store.get(QUEUE, id, tenant))]
+    assert [task.status for id, tenant in (("a", "acme"), ("b", "-")) if (task := scene.ledger.get(QUEUE, id, tenant))]
 
 
 @way("claim")
@@ -348,7 +350,7 @@ def expired_before_its_target_begins(scene: Scene) -> None:
     [task] = scene.claim()
     scene.wait(10)
     scene.begin(task)
-    assert stored_task(scene.store).status is Status.DEAD
+    assert stored_task(scene.ledger).status is Status.DEAD
 
 
 @way("settle", "add")
@@ -356,7 +358,7 @@ def replaced_while_it_runs(scene: Scene) -> None:
     scene.add(new("a", group="g"))
     [task] = scene.claim()
     scene.add(new("a", on_duplicate=OnDuplicate.REPLACE, group="h", payload=LARGE))
-    settle(scene.store, task, Ending.DONE)
+    settle(scene.ledger, task, Ending.DONE)
     assert scene.work() == 1
 
 
@@ -380,7 +382,7 @@ def cancelled_by_force_in_bulk(scene: Scene) -> None:
 def moved_by_force(scene: Scene) -> None:
     scene.add(new("a", kind="report", group="g"))
     assert len(scene.claim()) == 1
-    scene.store.move(QUEUE, [Move("a", delay_ms=LATER_MS, force=True)])
+    scene.ledger.move(QUEUE, [Move("a", delay_ms=LATER_MS, force=True)])
     scene.wait(LATER_MS)
     assert scene.work() == 1
 
@@ -389,7 +391,7 @@ def moved_by_force(scene: Scene) -> None:
 def revived(scene: Scene) -> None:
     scene.add(new("a", group="g", payload=LARGE))
     assert scene.work(result='"r"') == 1
-    scene.store.move(QUEUE, [Move("a", delay_ms=LATER_MS, revive=True)])
+    scene.ledger.move(QUEUE, [Move("a", delay_ms=LATER_MS, revive=True)])
     scene.wait(LATER_MS)
     assert scene.work() == 1
 
@@ -398,7 +400,7 @@ def revived(scene: Scene) -> None:
 def replayed_then_deleted_among_the_dead(scene: Scene) -> None:
     scene.add(new("a", group="g"))
     assert scene.work(Ending.DROP) == 1
-    scene.store.replay(QUEUE, ["a"])
+    scene.ledger.replay(QUEUE, ["a"])
     assert scene.work(Ending.DROP) == 2  # with what tells of the first end
     scene.cancel("a")
 
@@ -439,41 +441,41 @@ def unreadable(scene: Scene) -> None:
 @way("settle")
 def throttled_by_every_limit(scene: Scene) -> None:
     limits = {"max_running": 4, "tenant_max_running": 1, "rate": Rate(100, 1_000)}
-    scene.store.configure(QUEUE, limits)
+    scene.ledger.configure(QUEUE, limits)
     scene.add(*(new(f"{tenant}{n}", tenant=tenant) for n in range(3) for tenant in TENANTS[:3]))
     while scene.work():
         pass
-    scene.store.configure(QUEUE, dict.fromkeys(limits))
+    scene.ledger.configure(QUEUE, dict.fromkeys(limits))
 
 
 @way("configure")
 def parked_when_the_limit_is_lifted(scene: Scene) -> None:
-    scene.store.configure(QUEUE, {"tenant_max_running": 1})
+    scene.ledger.configure(QUEUE, {"tenant_max_running": 1})
     scene.add(*(new(f"a{n}", tenant="acme") for n in range(3)))
     [task] = scene.claim(1)
     assert scene.claim(1) == []
-    scene.store.configure(QUEUE, {"tenant_max_running": None})
-    settle(scene.store, task, Ending.DONE)
+    scene.ledger.configure(QUEUE, {"tenant_max_running": None})
+    settle(scene.ledger, task, Ending.DONE)
     assert scene.work() == 2
 
 
 @way("cancel")
 def parked_and_cancelled(scene: Scene) -> None:
-    scene.store.configure(QUEUE, {"tenant_max_running": 1})
+    scene.ledger.configure(QUEUE, {"tenant_max_running": 1})
     scene.add(*(new(f"a{n}", tenant="acme") for n in range(3)))
     [task] = scene.claim(1)
     assert scene.claim(1) == []
     scene.cancel("a0", "a1", "a2", tenant="acme", force=True)
-    settle(scene.store, task, Ending.DONE)
-    scene.store.configure(QUEUE, {"tenant_max_running": None})
+    settle(scene.ledger, task, Ending.DONE)
+    scene.ledger.configure(QUEUE, {"tenant_max_running": None})
 
 
 @way("configure")
 def paused_and_resumed(scene: Scene) -> None:
-    scene.store.configure(QUEUE, {"paused": True})
+    scene.ledger.configure(QUEUE, {"paused": True})
     scene.add(new("a"))
     assert scene.claim() == []
-    scene.store.configure(QUEUE, {"paused": None})
+    scene.ledger.configure(QUEUE, {"paused": None})
     assert scene.work() == 1
 
 
@@ -481,21 +483,21 @@ def paused_and_resumed(scene: Scene) -> None:
 def counted_by_every_quota(scene: Scene) -> None:
     quotas = {"tenant_max_pending": 4, "tenant_max_bytes": 100_000, "tenant_adds_per_minute": 100}
     quotas |= {"tenant_max_schedules": 1}
-    scene.store.configure(QUEUE, quotas)
-    put(scene.store, tenant="acme")
-    assert scene.store.drop_schedule(QUEUE, "s", "acme")
+    scene.ledger.configure(QUEUE, quotas)
+    put(scene.ledger, tenant="acme")
+    assert scene.ledger.drop_schedule(QUEUE, "s", "acme")
     scene.add(*(new(f"a{n}", tenant=tenant, payload=LARGE) for n in range(6) for tenant in TENANTS[1:3]))
     while scene.work(result='"r"'):
         pass
     scene.wait(LATER_MS)
     scene.sweep(0)
-    scene.store.configure(QUEUE, dict.fromkeys(quotas))
+    scene.ledger.configure(QUEUE, dict.fromkeys(quotas))
 
 
 @way("await")
 def waited_for(scene: Scene) -> None:
     scene.add(new("a"))
-    assert scene.store.await_ends(SHARD, [Waited(QUEUE, "-", "a")], 1_000) == [False]
+    assert scene.ledger.await_ends(SHARD, [Waited(QUEUE, "-", "a")], 1_000) == [False]
     assert scene.work() == 1
     scene.wait(TRAVELLING_MS)
     scene.sweep()  # after so long, a clock is believed some minutes later
@@ -507,37 +509,37 @@ def waited_for(scene: Scene) -> None:
 
 @way("fire", "unschedule", "settle")
 def schedules_that_fired(scene: Scene) -> None:
-    put(scene.store)
+    put(scene.ledger)
     scene.wait(MINUTE)
-    fire(scene.store)
+    fire(scene.ledger)
     assert scene.work() == 1
-    scene.store.drop_schedule(QUEUE, "s")
+    scene.ledger.drop_schedule(QUEUE, "s")
 
 
 @way("fire", "unschedule")
 def schedules_with_an_occurrence_that_waits(scene: Scene) -> None:
-    put(scene.store, overlap=Overlap.QUEUE, payload=LARGE)
+    put(scene.ledger, overlap=Overlap.QUEUE, payload=LARGE)
     for _ in range(2):
         scene.wait(MINUTE)
-        fire(scene.store)
-    scene.store.drop_schedule(QUEUE, "s")
+        fire(scene.ledger)
+    scene.ledger.drop_schedule(QUEUE, "s")
     scene.wait(LEASE_MS)
     assert scene.work() == 1
 
 
 @way("fire", "unschedule")
 def schedules_whose_occurrences_are_cancelled(scene: Scene) -> None:
-    put(scene.store, overlap=Overlap.REPLACE, kind="ghost")
+    put(scene.ledger, overlap=Overlap.REPLACE, kind="ghost")
     for _ in range(3):
         scene.wait(MINUTE)
-        fire(scene.store)
+        fire(scene.ledger)
         assert scene.claim(kinds=["work"]) == []
     scene.bulk(Act.CANCEL, Status.SCHEDULED)
-    assert kept(scene.store)
-    scene.store.drop_schedule(QUEUE, "s")
+    assert kept(scene.ledger)
+    scene.ledger.drop_schedule(QUEUE, "s")
 
 
-READ_ONLY = {"coming", "dead", "outlook", "own", "page", "schedules", "show", "stats", "throttle"}
+READ_ONLY = {"coming_kinds", "dead", "outlook", "page", "schedules", "show", "stats", "tenant_stats", "throttle"}
 """Scripts that change nothing."""
 OTHERS = {
     "close": "pauses a shard, whose tasks stay",
@@ -551,7 +553,7 @@ OTHERS = {
     **dict.fromkeys(["recount", "register", "unregister"], "the record of shards"),
     **dict.fromkeys(["request_begin", "request_end", "request_forget"], "requests with an Idempotency-Key"),
     **dict.fromkeys(["admit", "dismiss"], "queries in flight"),
-    **dict.fromkeys(["deploy", "file", "idle", "rekey"], "what deployments note"),
+    **dict.fromkeys(["deploy", "idle_functions", "rekey", "schedule_file"], "what deployments note"),
 }
 """Scripts by which no task leaves its place, each with what it does."""
 
@@ -566,12 +568,12 @@ def test_every_script_is_in_the_table_or_lets_no_task_leave() -> None:
 @contextmanager
 def scene_of(kind: str, request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Scene]:
     """An empty ledger, of which each death is told."""
-    for store in opened(kind, request, clock, Sharding(), deaths=True):
-        if isinstance(store, EmbeddedLedger):
-            yield Scene(store, clock, store.client)
+    for ledger in opened(kind, request, clock, Sharding(), deaths=True):
+        if isinstance(ledger, EmbeddedLedger):
+            yield Scene(ledger, clock, ledger.client)
         else:
             with connect(servers(kind, request).url) as client:
-                yield Scene(store, clock, client)
+                yield Scene(ledger, clock, client)
 
 
 def left(scene: Scene, shard: Shard = SHARD) -> Mapping[str, object]:
@@ -585,7 +587,7 @@ def left(scene: Scene, shard: Shard = SHARD) -> Mapping[str, object]:
     stay = {name for name in meta if name in STAY or f"{name.partition(':')[0]}:*" in STAY}
     found["meta"] = {name: value for name, value in meta.items() if name not in stay}
     found["tasks"] = client.hgetall(keys.tasks)
-    found["bell"] = scene.store.stats(shard).bell_at
+    found["bell"] = scene.ledger.stats(shard).bell_at
     found["shards"] = client.smembers(shards_key("duecourse"))
     return found
 
@@ -641,38 +643,38 @@ def test_every_ending_is_a_way() -> None:
 @pytest.mark.parametrize("name", [name for name in WAYS if name.startswith(("put_aside", "without_room"))])
 def test_the_oldest_overdue_is_of_a_task_that_waits(clock: HandClock, name: str) -> None:
     """Numbers say nothing of tasks that have left, before any sweep."""
-    store = EmbeddedLedger(clock)
-    WAYS[name][0](Scene(store, clock, store.client))
-    stats = store.stats(SHARD)
+    ledger = EmbeddedLedger(clock)
+    WAYS[name][0](Scene(ledger, clock, ledger.client))
+    stats = ledger.stats(SHARD)
     assert (stats.scheduled, stats.oldest_due_at) == (0, 0)
 
 
-def test_the_oldest_overdue_is_found_behind_tasks_that_left(store: Ledger, clock: HandClock) -> None:
+def test_the_oldest_overdue_is_found_behind_tasks_that_left(ledger: Ledger, clock: HandClock) -> None:
     scene_ids = [f"a{n:03}" for n in range(150)]
-    store.add([new(id, kind="ghost") for id in scene_ids])
+    ledger.add([new(id, kind="ghost") for id in scene_ids])
     clock.advance(5)
-    store.add([new("stays", kind="ghost"), new("moved", kind="ghost")])
-    while store.claim(SHARD, 100, lease_ms=LEASE_MS, kinds=["work"]).aside:
+    ledger.add([new("stays", kind="ghost"), new("moved", kind="ghost")])
+    while ledger.claim(SHARD, 100, lease_ms=LEASE_MS, kinds=["work"]).aside:
         pass
-    store.cancel(QUEUE, scene_ids)
-    store.move(QUEUE, [Move("moved", delay_ms=HOUR_MS)])
-    assert store.stats(SHARD).oldest_due_at == clock.at
+    ledger.cancel(QUEUE, scene_ids)
+    ledger.move(QUEUE, [Move("moved", delay_ms=HOUR_MS)])
+    assert ledger.stats(SHARD).oldest_due_at == clock.at
 
 
-def test_a_sweep_forgets_them_in_bounded_steps_whoevers_they_are(store: Ledger) -> None:
+def test_a_sweep_forgets_them_in_bounded_steps_whoevers_they_are(ledger: Ledger) -> None:
     tenants = [f"t{n:03}" for n in range(200)]
     for tenant in tenants:
-        store.add([new(f"a{n}", kind="ghost", tenant=tenant) for n in range(4)])
+        ledger.add([new(f"a{n}", kind="ghost", tenant=tenant) for n in range(4)])
     claims = 0
-    while store.claim(SHARD, 500, lease_ms=LEASE_MS, kinds=["work"]).aside:
+    while ledger.claim(SHARD, 500, lease_ms=LEASE_MS, kinds=["work"]).aside:
         claims += 1
         assert claims < 100
     for tenant in tenants[1:]:
-        store.bulk(QUEUE, Bulk(Act.DELETE, (Status.SCHEDULED,), limit=10), tenant=tenant)
+        ledger.bulk(QUEUE, Bulk(Act.DELETE, (Status.SCHEDULED,), limit=10), tenant=tenant)
     steps = 1
-    while store.sweep(SHARD, retention_ms=HOUR_MS).more:
+    while ledger.sweep(SHARD, retention_ms=HOUR_MS).more:
         steps += 1
         assert steps < 20
-    got = store.claim(SHARD, 100, lease_ms=LEASE_MS, kinds=["ghost"])
+    got = ledger.claim(SHARD, 100, lease_ms=LEASE_MS, kinds=["ghost"])
     assert {task.tenant for task in got.tasks} == {"t000"}
     assert (len(got.tasks), got.backlog) == (4, 0)

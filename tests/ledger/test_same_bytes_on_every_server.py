@@ -87,79 +87,79 @@ def contents(client: Any, like: dict[bytes, Any] | None = None) -> dict[bytes, A
     return {key: read[kinds.get(key) or types[client.type(key)]](key) for key in client.scan_iter("*")}
 
 
-def work(store: Ledger, client: redis.Redis, clock: HandClock) -> None:
+def work(ledger: Ledger, client: redis.Redis, clock: HandClock) -> None:
     """Every verb of the ledger, with numbers at their bounds."""
-    store.configure("default", {"rate": Rate(7, 1_001), "max_running": 50, "tenant_max_running": 9, "priority": 9})
-    store.configure("default", {"tenant_adds_per_minute": 700, "tenant_max_pending": 333, "tenant_max_bytes": 99_999})
-    store.add([new("first")])
+    ledger.configure("default", {"rate": Rate(7, 1_001), "max_running": 50, "tenant_max_running": 9, "priority": 9})
+    ledger.configure("default", {"tenant_adds_per_minute": 700, "tenant_max_pending": 333, "tenant_max_bytes": 99_999})
+    ledger.add([new("first")])
     client.hset(keys_of("duecourse", SHARD).meta, "fence", 2**48 - 1_000_000)
     for tenant in ODD:
-        store.add(
+        ledger.add(
             [new(id, tenant=tenant, **DATA, delay_ms=late) for id, late in zip("abcd", (0, 1, 333), strict=False)]
         )
-        store.add([new("far", tenant=tenant, delay_ms=LAST - clock.now(), deadline_ms=LAST - clock.now())])
-        store.add([new("a", tenant=tenant, on_duplicate=OnDuplicate.REPLACE, payload=f'"{"x" * 5_000}"')])
+        ledger.add([new("far", tenant=tenant, delay_ms=LAST - clock.now(), deadline_ms=LAST - clock.now())])
+        ledger.add([new("a", tenant=tenant, on_duplicate=OnDuplicate.REPLACE, payload=f'"{"x" * 5_000}"')])
     retry = RetryPolicy(max_attempts=3, backoff_ms=333)
-    store.add([new(f"r{n}", kind="report", retry=retry) for n in range(20)])
-    store.sweep(SHARD, retention_ms=200)
+    ledger.add([new(f"r{n}", kind="report", retry=retry) for n in range(20)])
+    ledger.sweep(SHARD, retention_ms=200)
     clock.advance(333)
-    store.add([new(id, delay_ms=1) for id in ("late", "later")])
-    lease_and_end(store, clock)
-    change(store, clock)
-    repeat(store, clock)
-    remember(store, clock)
+    ledger.add([new(id, delay_ms=1) for id in ("late", "later")])
+    lease_and_end(ledger, clock)
+    change(ledger, clock)
+    repeat(ledger, clock)
+    remember(ledger, clock)
 
 
-def lease_and_end(store: Ledger, clock: HandClock) -> None:
+def lease_and_end(ledger: Ledger, clock: HandClock) -> None:
     handing = {"report": Delivery("lambda:report", 3, 60_000)}
     for _ in range(4):
-        tasks = store.claim(SHARD, 5, lease_ms=777, deliveries=handing).tasks
+        tasks = ledger.claim(SHARD, 5, lease_ms=777, deliveries=handing).tasks
         delivered = [task for task in tasks if task.target]
-        store.begin(SHARD, [Lease.of(task) for task in delivered], 60, [b"n" * 8] * len(delivered))
+        ledger.begin(SHARD, [Lease.of(task) for task in delivered], 60, [b"n" * 8] * len(delivered))
         for task, how in zip(tasks, [Ending.DONE, Ending.AGAIN, Ending.RETRY, Ending.DROP, Ending.DONE], strict=False):
-            store.save(SHARD, lease_of(task), '{"at":0.1}')
-            store.extend(SHARD, [lease_of(task)], 1_234)
-            store.settle(SHARD, [ending(task, how, result='{"r":1e17}', delay_ms=7)])
+            ledger.save(SHARD, lease_of(task), '{"at":0.1}')
+            ledger.extend(SHARD, [lease_of(task)], 1_234)
+            ledger.settle(SHARD, [ending(task, how, result='{"r":1e17}', delay_ms=7)])
         clock.advance(1_001)
     clock.advance(60_000)
-    store.sweep(SHARD, retention_ms=200, dead_retention_ms=100_000)
+    ledger.sweep(SHARD, retention_ms=200, dead_retention_ms=100_000)
 
 
-def change(store: Ledger, clock: HandClock) -> None:
-    store.move("default", [Move("b", None, 9), Move("c", LAST, None)], "é b")
-    store.cancel("default", ["c"], tenant="due:x")
-    store.take("default", "c", "-", lease_ms=50)
+def change(ledger: Ledger, clock: HandClock) -> None:
+    ledger.move("default", [Move("b", None, 9), Move("c", LAST, None)], "é b")
+    ledger.cancel("default", ["c"], tenant="due:x")
+    ledger.take("default", "c", "-", lease_ms=50)
     clock.advance(60)
-    store.sweep(SHARD, retention_ms=200)
-    store.replay("default", [f"r{n}" for n in range(20)], "-", deadlines_ms=[LAST - clock.now()] * 20)
-    store.throttle(SHARD)
-    store.page("default", TaskFilter(), None, 100)
-    store.group("default", "g")
-    store.stats(SHARD)
+    ledger.sweep(SHARD, retention_ms=200)
+    ledger.replay("default", [f"r{n}" for n in range(20)], "-", deadlines_ms=[LAST - clock.now()] * 20)
+    ledger.throttle(SHARD)
+    ledger.page("default", TaskFilter(), None, 100)
+    ledger.group("default", "g")
+    ledger.stats(SHARD)
 
 
-def repeat(store: Ledger, clock: HandClock) -> None:
+def repeat(ledger: Ledger, clock: HandClock) -> None:
     at = clock.now() + schedules.MINUTE
     for id in ("s", "t"):
-        schedules.put(store, id, at)
+        schedules.put(ledger, id, at)
     clock.advance(schedules.MINUTE)
-    schedules.fire(store, "s", at)
-    for one in schedules.due(store):
-        store.fire(SHARD, [schedules.step(one)])
-    store.drop_schedule("default", "t")
+    schedules.fire(ledger, "s", at)
+    for one in schedules.due(ledger):
+        ledger.fire(SHARD, [schedules.step(one)])
+    ledger.drop_schedule("default", "t")
     clock.advance(schedules.MINUTE)
-    store.sweep(SHARD, retention_ms=200)
+    ledger.sweep(SHARD, retention_ms=200)
 
 
-def remember(store: Ledger, clock: HandClock) -> None:
+def remember(ledger: Ledger, clock: HandClock) -> None:
     sent = KeyedRequest("-", "key", b"f" * 32)
-    store.idempotency().begin(sent, b"1" * 8, 16_000)
-    store.idempotency().end(sent, b"1" * 8, b"answer")
-    store.in_flight().admit("-", "q", 3, 1_333)
-    store.rounds().note([1, 2], clock.now())
+    ledger.idempotency().begin(sent, b"1" * 8, 16_000)
+    ledger.idempotency().end(sent, b"1" * 8, b"answer")
+    ledger.in_flight().admit("-", "q", 3, 1_333)
+    ledger.rounds().note([1, 2], clock.now())
     clock.advance(86_400_001)
-    store.idempotency().prune()
-    store.sweep(SHARD, retention_ms=200)
+    ledger.idempotency().prune()
+    ledger.sweep(SHARD, retention_ms=200)
 
 
 class WorkOnServer(NamedTuple):
@@ -213,10 +213,10 @@ def test_a_store_in_this_process_keeps_the_same_bytes_as_redis(
     durable: bool, asked: WorkOnServer, tmp_path: Path
 ) -> None:
     disk = LevelDisk(str(tmp_path / "ledger")) if durable else None
-    with closing(EmbeddedLedger(HandClock(), disk=disk)) as store:
-        replay(store.client, asked.requests)
+    with closing(EmbeddedLedger(HandClock(), disk=disk)) as ledger:
+        replay(ledger.client, asked.requests)
     disk = LevelDisk(str(tmp_path / "ledger")) if durable else None
-    with closing(EmbeddedLedger(HandClock(), disk=disk) if durable else store) as again:
+    with closing(EmbeddedLedger(HandClock(), disk=disk) if durable else ledger) as again:
         assert contents(again.client, asked.kept) == asked.kept
 
 

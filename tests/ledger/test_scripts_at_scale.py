@@ -45,7 +45,7 @@ class Scene:
         self.client = client
         self.clock = clock
         self.count = count
-        self.store = Ledger(client, travel=clock, max_queues=5, deaths=True)
+        self.ledger = Ledger(client, travel=clock, max_queues=5, deaths=True)
 
     def names(self, prefix: str) -> list[str]:
         return [f"{prefix}{n:06}" for n in range(self.count)]
@@ -55,39 +55,39 @@ class Scene:
         each = fields.pop("tenants", False)
         tasks = [new(id, **({"tenant": id} if each else {}), **fields) for id in self.names(prefix)]
         for first in range(0, self.count, MAX_ADD):
-            self.store.add(tasks[first : first + MAX_ADD])
+            self.ledger.add(tasks[first : first + MAX_ADD])
 
     def claim_all(self, **more: object) -> None:
-        while self.store.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS, **more).tasks:  # type: ignore[arg-type]
+        while self.ledger.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS, **more).tasks:  # type: ignore[arg-type]
             pass
 
     def put_aside(self) -> None:
-        while self.store.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS, kinds=["none"]).aside:
+        while self.ledger.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS, kinds=["none"]).aside:
             pass
 
     def sweep(self, retention_ms: int = 0, steps: int = 12) -> None:
         for _ in range(steps):
-            if not self.store.sweep(SHARD, retention_ms=retention_ms, dead_retention_ms=retention_ms).more:
+            if not self.ledger.sweep(SHARD, retention_ms=retention_ms, dead_retention_ms=retention_ms).more:
                 return
 
     def use(self) -> None:
         """What is done again and again, whatever there is."""
-        store = self.store
-        store.add([new("own"), new("late", delay_ms=HOUR_MS), new("g", group="g")], echo=True)
-        store.move(QUEUE, [Move("late", delay_ms=HOUR_MS)])
-        claim = store.claim(SHARD, 10, lease_ms=LEASE_MS, deliveries={"report": Delivery("lambda:r", 10, LEASE_MS)})
+        ledger = self.ledger
+        ledger.add([new("own"), new("late", delay_ms=HOUR_MS), new("g", group="g")], echo=True)
+        ledger.move(QUEUE, [Move("late", delay_ms=HOUR_MS)])
+        claim = ledger.claim(SHARD, 10, lease_ms=LEASE_MS, deliveries={"report": Delivery("lambda:r", 10, LEASE_MS)})
         if claim.tasks:
-            store.extend(SHARD, [lease_of(task) for task in claim.tasks], LEASE_MS)
-            store.settle(SHARD, [ending(task, Ending.DONE) for task in claim.tasks])
-        store.cancel(QUEUE, ["late", "own"])
-        store.take(QUEUE, "g", lease_ms=LEASE_MS, group="g")
-        store.throttle(SHARD)
-        store.stats(SHARD)
-        store.stats_of_tenant([SHARD], "-")
-        store.outlook_of([SHARD])
+            ledger.extend(SHARD, [lease_of(task) for task in claim.tasks], LEASE_MS)
+            ledger.settle(SHARD, [ending(task, Ending.DONE) for task in claim.tasks])
+        ledger.cancel(QUEUE, ["late", "own"])
+        ledger.take(QUEUE, "g", lease_ms=LEASE_MS, group="g")
+        ledger.throttle(SHARD)
+        ledger.stats(SHARD)
+        ledger.stats_of_tenant([SHARD], "-")
+        ledger.outlook_of([SHARD])
         for status in Status:
-            store.page(QUEUE, TaskFilter(status), None, 10)
-        store.deaths(QUEUE, Deaths("", "", "", 0, 10))
+            ledger.page(QUEUE, TaskFilter(status), None, 10)
+        ledger.deaths(QUEUE, Deaths("", "", "", 0, 10))
         self.sweep(HOUR_MS)
 
 
@@ -121,11 +121,11 @@ def make_queues(scene: Scene) -> None:
 
 def park(scene: Scene) -> None:
     """Two tasks of each tenant, of which one runs."""
-    scene.store.configure(QUEUE, {"tenant_max_running": 1})
+    scene.ledger.configure(QUEUE, {"tenant_max_running": 1})
     scene.add("a", tenants=True)
     tasks = [new("second", tenant=name) for name in scene.names("a")]
     for first in range(0, scene.count, MAX_ADD):
-        scene.store.add(tasks[first : first + MAX_ADD])
+        scene.ledger.add(tasks[first : first + MAX_ADD])
     scene.claim_all()
     assert scene.client.zcard(KEYS.parked) == scene.count
 
@@ -139,20 +139,20 @@ def purge_what_waits(scene: Scene) -> None:
     """Tasks of one tenant that were put aside, and are deleted."""
     scene.add(kind="ghost")
     scene.put_aside()
-    while scene.store.bulk(QUEUE, Bulk(Act.DELETE, (Status.SCHEDULED,), limit=1_000)).tasks:
+    while scene.ledger.bulk(QUEUE, Bulk(Act.DELETE, (Status.SCHEDULED,), limit=1_000)).tasks:
         pass
 
 
 def add_schedules(scene: Scene) -> None:
     for id in scene.names("s"):
-        scene.store.put_schedule(series(id), Progress(nominal=START + HOUR_MS, next_at=START + HOUR_MS, zones="2026f"))
+        scene.ledger.put_schedule(series(id), Progress(nominal=START + HOUR_MS, next_at=START + HOUR_MS, zones="2026f"))
 
 
 def end(how: Ending) -> Callable[[Scene], None]:
     def act(scene: Scene) -> None:
         scene.add()
-        while tasks := scene.store.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS).tasks:
-            scene.store.settle(SHARD, [ending(task, how) for task in tasks])
+        while tasks := scene.ledger.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS).tasks:
+            scene.ledger.settle(SHARD, [ending(task, how) for task in tasks])
 
     return act
 
@@ -167,16 +167,16 @@ def mend(scene: Scene) -> None:
 
 
 def count_minutes(scene: Scene) -> None:
-    scene.store.configure(QUEUE, {"tenant_adds_per_minute": 100})
-    scene.store.add([new("first", tenant="acme")])
+    scene.ledger.configure(QUEUE, {"tenant_adds_per_minute": 100})
+    scene.ledger.add([new("first", tenant="acme")])
     fields(scene.client, KEYS.meta, [f"adds:{name}" for name in scene.names("t")], "1")
 
 
 def count_wrongly(scene: Scene) -> None:
     """Bytes of tenants that have none, in a queue that counts no more."""
-    scene.store.configure(QUEUE, {"tenant_max_bytes": 1_000})
+    scene.ledger.configure(QUEUE, {"tenant_max_bytes": 1_000})
     fields(scene.client, KEYS.meta, [f"bytes:{name}" for name in scene.names("t")], "1")
-    scene.store.configure(QUEUE, {"tenant_max_bytes": None})
+    scene.ledger.configure(QUEUE, {"tenant_max_bytes": None})
 
 
 def forget_requests(scene: Scene) -> None:
@@ -186,15 +186,15 @@ def forget_requests(scene: Scene) -> None:
 
 def new_queues(scene: Scene) -> None:
     for n in range(2):
-        scene.store.add([new("a", queue=f"new{n}", tenant="acme")])
+        scene.ledger.add([new("a", queue=f"new{n}", tenant="acme")])
     with suppress(DuecourseError):
         for n in range(9):
-            scene.store.add([new("a", queue=f"more{n}", tenant="acme")])
+            scene.ledger.add([new("a", queue=f"more{n}", tenant="acme")])
 
 
 def leave(scene: Scene) -> None:
-    scene.store.configure(QUEUE, {"tenant_adds_per_minute": None})
-    scene.store.bulk(QUEUE, Bulk(Act.DELETE, (Status.SCHEDULED,), limit=9), tenant="acme")
+    scene.ledger.configure(QUEUE, {"tenant_adds_per_minute": None})
+    scene.ledger.bulk(QUEUE, Bulk(Act.DELETE, (Status.SCHEDULED,), limit=9), tenant="acme")
     scene.sweep(steps=1)
     scene.clock.advance(FORGET_MS)
     for _ in range(30):
@@ -203,45 +203,45 @@ def leave(scene: Scene) -> None:
 
 def set_limits(scene: Scene) -> None:
     for most in (2, None, 1):
-        scene.store.configure(QUEUE, {"tenant_max_running": most})
+        scene.ledger.configure(QUEUE, {"tenant_max_running": most})
 
 
 def lapse(scene: Scene) -> None:
     scene.clock.advance(LEASE_MS)
     scene.sweep(HOUR_MS, steps=2)
-    scene.store.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS)
+    scene.ledger.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS)
 
 
 def bulk(scene: Scene) -> None:
     for act, status in ((Act.COUNT, Status.DONE), (Act.CANCEL, Status.SCHEDULED), (Act.DELETE, Status.CANCELLED)):
-        scene.store.bulk(QUEUE, Bulk(act, (status,), limit=1_000))
-    scene.store.page(QUEUE, TaskFilter(), None, 100)
+        scene.ledger.bulk(QUEUE, Bulk(act, (status,), limit=1_000))
+    scene.ledger.page(QUEUE, TaskFilter(), None, 100)
 
 
 def dead(scene: Scene) -> None:
-    scene.store.deaths(QUEUE, Deaths())
-    scene.store.replay(QUEUE, scene.names("a")[:5])
+    scene.ledger.deaths(QUEUE, Deaths())
+    scene.ledger.replay(QUEUE, scene.names("a")[:5])
     scene.sweep()
 
 
 def of_a_group(scene: Scene) -> None:
-    scene.store.page(QUEUE, TaskFilter(group="g"), None, 100)
-    scene.store.bulk(QUEUE, Bulk(Act.CANCEL, (Status.SCHEDULED,), group="g", limit=100))
-    scene.store.add([new("apart", group="g", apart=Apart("x", "y"))])
+    scene.ledger.page(QUEUE, TaskFilter(group="g"), None, 100)
+    scene.ledger.bulk(QUEUE, Bulk(Act.CANCEL, (Status.SCHEDULED,), group="g", limit=100))
+    scene.ledger.add([new("apart", group="g", apart=Apart("x", "y"))])
 
 
 def of_schedules(scene: Scene) -> None:
-    scene.store.schedules(QUEUE, "", 10)
-    fire(scene.store, "s000001")
-    scene.store.drop_schedule(QUEUE, "s000002")
+    scene.ledger.schedules(QUEUE, "", 10)
+    fire(scene.ledger, "s000001")
+    scene.ledger.drop_schedule(QUEUE, "s000002")
     scene.clock.advance(HOUR_MS)
     scene.use()
 
 
 def claim_what_waits(scene: Scene) -> None:
-    scene.store.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS, kinds=["ghost"])
+    scene.ledger.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS, kinds=["ghost"])
     scene.clock.advance(HOUR_MS)
-    scene.store.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS)
+    scene.ledger.claim(SHARD, MAX_CLAIM, lease_ms=LEASE_MS)
 
 
 SCENES: dict[str, tuple[Act_, Act_]] = {
@@ -262,10 +262,10 @@ SCENES: dict[str, tuple[Act_, Act_]] = {
     "members of a group": (lambda scene: scene.add(group="g", delay_ms=HOUR_MS), of_a_group),
     "minutes of tenants": (count_minutes, leave),
     "counts of tenants": (count_wrongly, lambda scene: scene.sweep()),
-    "requests": (forget_requests, lambda scene: scene.store.idempotency().prune()),
+    "requests": (forget_requests, lambda scene: scene.ledger.idempotency().prune()),
     "what deployments have": (
         lambda scene: directly(scene.client, deployed_key("duecourse"), scene.names("inline k"), 1),
-        lambda scene: scene.store.deployments().write(["a"], ["b"]),
+        lambda scene: scene.ledger.deployments().write(["a"], ["b"]),
     ),
 }
 
@@ -297,7 +297,7 @@ def test_no_script_does_more_where_there_are_twice_as_many(redis_server: RedisSe
 WHOLE = re.compile(r"'(HGETALL|HKEYS|HVALS|SMEMBERS|KEYS|SORT)'|'ZRANGE', [\w.\[\]]+, '?0'?, '?-1'?[,)]")
 MAY = {
     "lateness": "13 slots of some 200 buckets",
-    "file": "what the files begun since the last one settled were to make",
+    "schedule_file": "what the files begun since the last one settled were to make",
     "add": "a reminder's messages: at most as many as a reminder may have, unless a caller's tasks are of its group",
     "mend": "leases, of a repair that an operator asks for: no more than 5,000, else Python counts them",
 }
@@ -361,9 +361,9 @@ def test_schedules_like_a_wrong_one_are_sought_in_a_few_steps(redis_server: Redi
     with redis_server.emptied().client() as client:
         scene = Scene(client, HandClock(), 3_000)
         add_schedules(scene)
-        scene.store.schedule_ids(QUEUE)  # the server knows the script from then on
+        scene.ledger.schedule_ids(QUEUE)  # the server knows the script from then on
         client.config_resetstat()
-        found = scene.store.schedule_ids(QUEUE)
+        found = scene.ledger.schedule_ids(QUEUE)
         ran = client.info("commandstats")
         assert 0 < sum(stat["calls"] for name, stat in ran.items() if name.startswith("cmdstat_eval")) <= 4
     assert len(found) == 2_000

@@ -16,8 +16,8 @@ from tests.support.ledger import SHARD, claim, ending, lease_of, new
 
 
 @pytest.fixture
-def told(store: EmbeddedLedger) -> Ledger:
-    return store.with_log(TaskLog())
+def told(ledger: EmbeddedLedger) -> Ledger:
+    return ledger.with_log(TaskLog())
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -100,12 +100,12 @@ def test_many_at_once_are_counted(told: Ledger, capsys: pytest.CaptureFixture[st
     assert said(capsys)[:1] == [f"{MOST + 1} tasks added"]
 
 
-def test_it_is_written_only_where_the_settings_ask_for_it(store: EmbeddedLedger) -> None:
-    assert open_ledger.logged(store, parse({})) is store
-    assert open_ledger.logged(store, parse({"DUECOURSE_LOG_TASKS": "on"})) is not store
+def test_it_is_written_only_where_the_settings_ask_for_it(ledger: EmbeddedLedger) -> None:
+    assert open_ledger.logged(ledger, parse({})) is ledger
+    assert open_ledger.logged(ledger, parse({"DUECOURSE_LOG_TASKS": "on"})) is not ledger
 
 
-def test_the_other_verbs_are_the_stores_own(told: Ledger, store: EmbeddedLedger) -> None:
+def test_the_other_verbs_are_the_stores_own(told: Ledger, ledger: EmbeddedLedger) -> None:
     told.add([new("a")])
-    assert told.get(SHARD.queue, "a") == store.get(SHARD.queue, "a")
+    assert told.get(SHARD.queue, "a") == ledger.get(SHARD.queue, "a")
     assert told.shards() == [SHARD]

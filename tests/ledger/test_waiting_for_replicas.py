@@ -39,17 +39,17 @@ pytestmark = pytest.mark.slow
 STARTS_AT = 4_102_444_800_000
 """A day in 2100."""
 ADA = Recipient("Ada", Channel.EMAIL, "ada@example.com", "")
-MEETING = Reminder("meeting", "Meeting", STARTS_AT, (60_000,), (ADA,), "Room 4", "", {})
+MEETING = Reminder("meeting", "Meeting", (60_000,), (ADA,), "Room 4", "", {}, starts_at=STARTS_AT)
 WEEKLY = Series(
     "weekly",
-    Rule(RRule("FREQ=WEEKLY"), STARTS_AT),
     "Weekly",
     (DAY_MS,),
     (ADA,),
     "Room 4",
     "",
     {},
-    fields=("recipients",),
+    ("recipients",),
+    rule=Rule(RRule("FREQ=WEEKLY"), STARTS_AT),
 )
 ENDED = KeyedRequest("-", "key", b"f" * 32)
 
@@ -91,21 +91,21 @@ def free_port() -> int:
 
 
 REPEATED: dict[str, Callable[[Ledger], object]] = {
-    "a reminder, which is there": lambda store: store.add(
+    "a reminder, which is there": lambda ledger: ledger.add(
         [new("r", group="g", delay_ms=LATER_MS)], unique=UniqueCondition("g", 0)
     ),
-    "a task, which is there": lambda store: store.add([new("a", delay_ms=LATER_MS)]),
-    "a repeat of an add": lambda store: store.add([new("a", delay_ms=LATER_MS)], echo=True, since=1),
-    "a cancel": lambda store: store.cancel("default", ["cancelled"]),
-    "a cancel of nothing": lambda store: store.cancel("default", ["nobody"]),
-    "a purge of nothing": lambda store: store.bulk("default", Bulk(Act.DELETE, (Status.DEAD,))),
-    "a replay": lambda store: store.replay("default", ["a"]),
-    "a setting that is none": lambda store: store.configure("default", {"paused": None}),
-    "a schedule, which is there": lambda store: store.put_schedule(series("s"), begun(store.now() + LATER_MS)),
-    "the end of a schedule": lambda store: store.drop_schedule("default", "nobody"),
-    "a request, which has ended": lambda store: store.idempotency().begin(ENDED, b"o" * 8, 1_000),
-    "the end of a request": lambda store: store.idempotency().end(ENDED, b"o" * 8, b"answer"),
-    "a data key": lambda store: store.seal_keys().put(WrappedKey("1", b"x"), ""),
+    "a task, which is there": lambda ledger: ledger.add([new("a", delay_ms=LATER_MS)]),
+    "a repeat of an add": lambda ledger: ledger.add([new("a", delay_ms=LATER_MS)], echo=True, since=1),
+    "a cancel": lambda ledger: ledger.cancel("default", ["cancelled"]),
+    "a cancel of nothing": lambda ledger: ledger.cancel("default", ["nobody"]),
+    "a purge of nothing": lambda ledger: ledger.bulk("default", Bulk(Act.DELETE, (Status.DEAD,))),
+    "a replay": lambda ledger: ledger.replay("default", ["a"]),
+    "a setting that is none": lambda ledger: ledger.configure("default", {"paused": None}),
+    "a schedule, which is there": lambda ledger: ledger.put_schedule(series("s"), begun(ledger.now() + LATER_MS)),
+    "the end of a schedule": lambda ledger: ledger.drop_schedule("default", "nobody"),
+    "a request, which has ended": lambda ledger: ledger.idempotency().begin(ENDED, b"o" * 8, 1_000),
+    "the end of a request": lambda ledger: ledger.idempotency().end(ENDED, b"o" * 8, b"answer"),
+    "a data key": lambda ledger: ledger.seal_keys().put(WrappedKey("1", b"x"), ""),
 }
 """Verbs that change nothing where they were done before; nor do those that find nothing."""
 
@@ -127,19 +127,19 @@ def test_what_was_done_before_is_answered_once_the_replicas_have_it(frozen: Froz
     assert changed <= {keys_of("duecourse", SHARD).meta.encode()}, "a fence is drawn"
 
 
-def reminders_of(store: Ledger) -> Reminders:
+def reminders_of(ledger: Ledger) -> Reminders:
     """Reminders in a store."""
-    reminders = OneOffReminders(store, plainly, anywhere, seals_of(store), anyone)
-    return Reminders(store, Calendar(), reminders)
+    reminders = OneOffReminders(ledger, plainly, anywhere, seals_of(ledger), anyone)
+    return Reminders(ledger, Calendar(), reminders)
 
 
-def of_reader(store: Ledger) -> dict[str, Callable[[], object]]:
+def of_reader(ledger: Ledger) -> dict[str, Callable[[], object]]:
     """Requests that are answered by what was read."""
-    verbs = reminders_of(store)
+    verbs = reminders_of(ledger)
     return {
         "a reminder": lambda: verbs.add(MEETING),
         "a reminder that comes again": lambda: verbs.add(WEEKLY),
-        "a query, which is asked already": lambda: asking(store, None)[0].ask(QUERY, lambda: 0),
+        "a query, which is asked already": lambda: asking(ledger, None)[0].ask(QUERY, lambda: 0),
     }
 
 
@@ -157,7 +157,7 @@ def test_what_is_read_to_be_done_before_is_answered_once_the_replicas_have_it(fr
             again()
 
 
-def of_repeats(store: Ledger, notes: dict[str, bytes], since: int) -> dict[str, Callable[[], object]]:
+def of_repeats(ledger: Ledger, notes: dict[str, bytes], since: int) -> dict[str, Callable[[], object]]:
     """Requests with a key on schedules, each of its own; `notes` are what their first tries saw, and keep."""
 
     def by(name: str) -> Schedules:
@@ -166,7 +166,7 @@ def of_repeats(store: Ledger, notes: dict[str, bytes], since: int) -> dict[str, 
             return True
 
         keyed = KeyedTry(name, since, notes.get(name, b""), keep)
-        return Schedules(store, Calendar(), lambda task: task).with_source("http", keyed)
+        return Schedules(ledger, Calendar(), lambda task: task).with_source("http", keyed)
 
     return {
         "change": lambda: by("change").change("default", "change", {"paused": True}),

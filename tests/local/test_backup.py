@@ -55,7 +55,7 @@ def elsewhere(other: RedisServer) -> Iterator[redis.Redis]:
         yield client
 
 
-def store_of(client: redis.Redis) -> Ledger:
+def ledger_of(client: redis.Redis) -> Ledger:
     return Ledger(client, sharding=Sharding(SHARDS))
 
 
@@ -69,27 +69,27 @@ def restore(client: redis.Redis, lines: list[str], namespace: str = "duecourse")
 
 def filled(client: redis.Redis) -> dict[tuple[str, str, str], Task]:
     """Tasks of all states that are not running, of several tenants and queues, some large, some in groups."""
-    store = store_of(client)
+    ledger = ledger_of(client)
     for state in STATES:
         if state != Status.LEASED:
-            bring(store, state, f"{state}-1")
-            bring(store, state, f"{state}-2", payload=LARGE, group="g")
-    store.add(
+            bring(ledger, state, f"{state}-1")
+            bring(ledger, state, f"{state}-2", payload=LARGE, group="g")
+    ledger.add(
         [new(f"m-{n}", queue="many", tenant=f"t-{n % 3}", delay_ms=LATER_MS, group=f"g-{n % 7}") for n in range(40)]
     )
-    store.configure("many", {"max_running": 9, "rate": Rate(30, 60_000), "paused": True})
+    ledger.configure("many", {"max_running": 9, "rate": Rate(30, 60_000), "paused": True})
     return every(client)
 
 
 def every(client: redis.Redis) -> dict[tuple[str, str, str], Task]:
     """All tasks, by queue, tenant and id, whose shards' keys agree."""
-    store, found = store_of(client), {}
-    for shard in store.shards():
+    ledger, found = ledger_of(client), {}
+    for shard in ledger.shards():
         redis_ledger.check(client, shard)
         for name in client.hkeys(keys_of("duecourse", shard).tasks):
             tenant, _, id = name.decode().partition("/")
-            if not set("=+") & set(id) and (task := store.get(shard.queue, id, tenant)):
-                assert store.shard_of(shard.queue, id, task.group) == shard
+            if not set("=+") & set(id) and (task := ledger.get(shard.queue, id, tenant)):
+                assert ledger.shard_of(shard.queue, id, task.group) == shard
                 found[shard.queue, tenant, id] = task
     return found
 
@@ -99,57 +99,57 @@ def test_every_task_and_setting_is_as_it_was(redis_client: redis.Redis, elsewher
     assert {task.status for task in before.values()} == set(Status) - {Status.LEASED}
     assert restore(elsewhere, lines_of(redis_client)) == Restored(len(before), 0)
     assert every(elsewhere) == before
-    then, now = store_of(redis_client), store_of(elsewhere)
+    then, now = ledger_of(redis_client), ledger_of(elsewhere)
     assert now.settings_of(["many", "default"]) == then.settings_of(["many", "default"])
     assert set(now.shards()) == set(then.shards())
 
 
 def test_what_is_there_stays(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
-    before, store = filled(redis_client), Ledger(elsewhere)
-    store.configure("default", {"max_running": 2})
-    mine = add(store, "scheduled-1", payload='"mine"', delay_ms=LATER_MS)
+    before, ledger = filled(redis_client), Ledger(elsewhere)
+    ledger.configure("default", {"max_running": 2})
+    mine = add(ledger, "scheduled-1", payload='"mine"', delay_ms=LATER_MS)
     lines = lines_of(redis_client)
     assert restore(elsewhere, lines) == Restored(len(before) - 1, 1)
     assert every(elsewhere) == before | {("default", "-", "scheduled-1"): mine}
-    assert store.settings_of(["default"])[0].max_running == 2
+    assert ledger.settings_of(["default"])[0].max_running == 2
     assert restore(elsewhere, lines) == Restored(0, len(before))
 
 
 def test_a_task_that_was_running_runs_again(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
-    store = store_of(redis_client)
-    store.add([new("a"), new("b", payload=LARGE)])
-    lost = claim(store)
-    store.save(Shard(), lease_of(lost[1]), '{"page": 3}')
-    store.add([new("c", kind="given")])
-    handed = store.claim(Shard(), 9, lease_ms=LEASE_MS, deliveries={"given": Delivery("lambda:f", 10, LEASE_MS)}).tasks
+    ledger = ledger_of(redis_client)
+    ledger.add([new("a"), new("b", payload=LARGE)])
+    lost = claim(ledger)
+    ledger.save(Shard(), lease_of(lost[1]), '{"page": 3}')
+    ledger.add([new("c", kind="given")])
+    handed = ledger.claim(Shard(), 9, lease_ms=LEASE_MS, deliveries={"given": Delivery("lambda:f", 10, LEASE_MS)}).tasks
     assert [task.target for task in handed] == ["lambda:f"]
     assert restore(elsewhere, lines_of(redis_client)).added == 3
-    again = {task.id: task for task in claim(store_of(elsewhere))}
+    again = {task.id: task for task in claim(ledger_of(elsewhere))}
     assert set(again) == {"a", "b", "c"}
     assert again["b"].payload == json.loads(LARGE)
     assert again["b"].state == {"page": 3}
-    assert settle(store_of(elsewhere), lost[0], Ending.DONE).name == "STALE"
-    assert settle(store_of(elsewhere), again["a"], Ending.DONE).name == "DONE"
+    assert settle(ledger_of(elsewhere), lost[0], Ending.DONE).name == "STALE"
+    assert settle(ledger_of(elsewhere), again["a"], Ending.DONE).name == "DONE"
     redis_ledger.check(elsewhere, Shard())
 
 
 def test_a_replacement_that_waits_for_a_running_task_is_what_comes_back(
     redis_client: redis.Redis, elsewhere: redis.Redis
 ) -> None:
-    store = store_of(redis_client)
-    store.add([new("a", payload="1")])
-    claim(store)
-    store.add([new("a", payload=LARGE, delay_ms=LATER_MS, on_duplicate=OnDuplicate.REPLACE)])
+    ledger = ledger_of(redis_client)
+    ledger.add([new("a", payload="1")])
+    claim(ledger)
+    ledger.add([new("a", payload=LARGE, delay_ms=LATER_MS, on_duplicate=OnDuplicate.REPLACE)])
     assert restore(elsewhere, lines_of(redis_client)) == Restored(1, 0)
     [task] = every(elsewhere).values()
     assert (task.payload, task.status) == (json.loads(LARGE), Status.SCHEDULED)
 
 
 def test_seals_stay_sealed_and_their_keys_come_along(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
-    store = store_of(redis_client)
-    store.add([new("a", delay_ms=LATER_MS)])
-    store.seal_keys().put(WrappedKey("k1", b"\x00first"), "")
-    store.seal_keys().put(WrappedKey("k2", b"second"), "k1")
+    ledger = ledger_of(redis_client)
+    ledger.add([new("a", delay_ms=LATER_MS)])
+    ledger.seal_keys().put(WrappedKey("k1", b"\x00first"), "")
+    ledger.seal_keys().put(WrappedKey("k2", b"second"), "k1")
     lines = lines_of(redis_client)
     with pytest.raises(InvalidInput, match="give --namespace duecourse"):
         restore(elsewhere, lines, "other")
@@ -158,7 +158,7 @@ def test_seals_stay_sealed_and_their_keys_come_along(redis_client: redis.Redis, 
 
 
 def test_files_of_schedules_are_known_there_too(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
-    record, there = store_of(redis_client).schedule_files(), store_of(elsewhere).schedule_files()
+    record, there = ledger_of(redis_client).schedule_files(), ledger_of(elsewhere).schedule_files()
     entries = {Entry("default", "-", "daily"), Entry("many", "acme", "hourly")}
     record.begin(3, "digest", entries)
     restore(elsewhere, lines_of(redis_client))
@@ -172,8 +172,8 @@ def test_files_of_schedules_are_known_there_too(redis_client: redis.Redis, elsew
 
 
 def test_a_key_that_seals_goes_on_to_seal(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
-    store_of(redis_client).seal_keys().put(WrappedKey("k1", b"1"), "")
-    store_of(elsewhere).seal_keys().put(WrappedKey("k9", b"9"), "")
+    ledger_of(redis_client).seal_keys().put(WrappedKey("k1", b"1"), "")
+    ledger_of(elsewhere).seal_keys().put(WrappedKey("k9", b"9"), "")
     restore(elsewhere, lines_of(redis_client))
     assert elsewhere.hgetall(seals_key("duecourse")) == {b"k1": b"1", b"k9": b"9", b"current": b"k9"}
 
@@ -246,7 +246,7 @@ def of_task(line: str, **changes: Any) -> str:
 def test_a_bad_task_stops_the_import_before_anything_is_written(
     redis_client: redis.Redis, elsewhere: redis.Redis, changes: dict[str, Any], problem: str
 ) -> None:
-    add(store_of(redis_client), "a", delay_ms=LATER_MS)
+    add(ledger_of(redis_client), "a", delay_ms=LATER_MS)
     head, *others, task, end = lines_of(redis_client)
     lines = [head, *others, task, of_task(task, **changes), end]
     with pytest.raises(InvalidInput, match=f"line {len(lines) - 1}, {problem}"):
@@ -255,7 +255,7 @@ def test_a_bad_task_stops_the_import_before_anything_is_written(
 
 
 def test_a_record_with_an_instant_beyond_the_last_one_is_bad(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
-    add(store_of(redis_client), "a", delay_ms=LATER_MS)
+    add(ledger_of(redis_client), "a", delay_ms=LATER_MS)
     head, *others, task, end = lines_of(redis_client)
     record = b64decode(json.loads(task)["task"]["record"])
     parts = list(RECORD.unpack_from(record))
@@ -279,9 +279,9 @@ def test_a_file_that_lacks_a_task_in_its_middle_is_bad(redis_client: redis.Redis
 def test_skip_bad_restores_the_other_lines_and_names_the_bad_ones(
     redis_client: redis.Redis, other: RedisServer, elsewhere: redis.Redis, tmp_path: Path
 ) -> None:
-    store = store_of(redis_client)
+    ledger = ledger_of(redis_client)
     for id in ("a", "b"):
-        add(store, id, delay_ms=LATER_MS)
+        add(ledger, id, delay_ms=LATER_MS)
     head, *others, task, last, end = lines_of(redis_client)
     lines = [head, *others, task, of_task(task, when=2**63), "[" * 100_000, "\udcff\x1b[2J", last, end]
     path = tmp_path / "bad.jsonl"
@@ -322,28 +322,28 @@ def test_an_export_of_an_earlier_commit_is_imported_whole(redis_client: redis.Re
         else:
             now: dict[str, Any] = {**show_task(task)}
             assert {name: now[name] for name in shown} == shown
-    store = store_of(redis_client)
-    assert store.settings_of(["many"]) == [QueueSettings(paused=True, max_running=9, rate=Rate(30, 60_000))]
-    assert store.seal_keys().current() == WrappedKey("k2", b"second")
-    [daily] = store.schedules("default", "", 10).schedules
+    ledger = ledger_of(redis_client)
+    assert ledger.settings_of(["many"]) == [QueueSettings(paused=True, max_running=9, rate=Rate(30, 60_000))]
+    assert ledger.seal_keys().current() == WrappedKey("k2", b"second")
+    [daily] = ledger.schedules("default", "", 10).schedules
     assert (daily.schedule.id, daily.schedule.file) == ("daily", 1)
 
 
 def test_tasks_of_an_earlier_commits_export_run_and_are_replayed(redis_client: redis.Redis) -> None:
     restore(redis_client, (EXPORTS / "9d900a4.jsonl").read_text().splitlines())
-    store = store_of(redis_client)
-    assert store.replay("default", ["dead-2"]) == [Reply.OK]
-    claimed = {task.id: task for task in claim(store)}
+    ledger = ledger_of(redis_client)
+    assert ledger.replay("default", ["dead-2"]) == [Reply.OK]
+    claimed = {task.id: task for task in claim(ledger)}
     assert {"dead-2", "running", "succeeded"} <= set(claimed)
     assert (claimed["dead-2"].payload, claimed["running"].state) == (json.loads(LARGE), {"page": 3})
-    assert {settle(store, task, Ending.DONE) for task in claimed.values()} == {Settled.DONE}
+    assert {settle(ledger, task, Ending.DONE) for task in claimed.values()} == {Settled.DONE}
     redis_ledger.check(redis_client, Shard())
 
 
 def test_schedules_of_a_release_without_auto_fire_as_they_did(redis_client: redis.Redis) -> None:
     restore(redis_client, (EXPORTS / "9d900a4-schedules.jsonl").read_text().splitlines())
     found = {
-        one.schedule.id: one.schedule.rule for one in store_of(redis_client).schedules("default", "", 10).schedules
+        one.schedule.id: one.schedule.rule for one in ledger_of(redis_client).schedules("default", "", 10).schedules
     }
     named = found.pop("named")
     assert (named.gap_used, named.fold_used) == (Gap.SKIP, Fold.SECOND)
@@ -355,7 +355,7 @@ def test_schedules_of_a_release_without_auto_fire_as_they_did(redis_client: redi
 def test_an_export_with_records_of_another_version_is_rejected_whole(
     redis_client: redis.Redis, elsewhere: redis.Redis, version: int
 ) -> None:
-    add(store_of(redis_client), delay_ms=LATER_MS)
+    add(ledger_of(redis_client), delay_ms=LATER_MS)
     head, queue, task, end = lines_of(redis_client)
     told = json.loads(task)
     record = b64decode(told["task"]["record"])
@@ -376,7 +376,7 @@ def test_the_commands_take_a_ledger_from_redis_to_a_folder_and_back(
         done = in_this_process("import", path, "--store", target)
         assert done.stdout == f"{len(before)} tasks added, 0 were there already\n", done.stderr
     assert every(elsewhere) == before
-    assert store_of(elsewhere).settings_of(["many"]) == store_of(redis_client).settings_of(["many"])
+    assert ledger_of(elsewhere).settings_of(["many"]) == ledger_of(redis_client).settings_of(["many"])
 
 
 STARTS = 4_076_204_400_000
@@ -385,12 +385,21 @@ PEOPLE = tuple(Recipient(f"R{n}", Channel.EMAIL, f"r{n}@example.com") for n in r
 HOOKS = tuple(Recipient(f"H{n}", Channel.WEBHOOK, f"https://example.com/{n}?token=hidden-{n}") for n in range(5))
 TEXT = "x" * 1_900
 MEETINGS = [
-    Reminder("review", "Review", STARTS, (HOUR, MINUTE), PEOPLE, TEXT + " {{ data.room }}", "", {"room": "4"}),
     Reminder(
-        "secret", "Review", STARTS, (HOUR, MINUTE), HOOKS, TEXT + " {{ data.token }}", "", {"token": "hidden-9f2e"}
+        "review", "Review", (HOUR, MINUTE), PEOPLE, TEXT + " {{ data.room }}", "", {"room": "4"}, starts_at=STARTS
     ),
-    Reminder("hooks", "Review", STARTS, (HOUR, MINUTE), HOOKS, TEXT, "", {"room": "4"}),
-    Reminder("small", "Review", STARTS, (HOUR,), PEOPLE[:1], "Room {{ data.room }}", "", {"room": "4"}),
+    Reminder(
+        "secret",
+        "Review",
+        (HOUR, MINUTE),
+        HOOKS,
+        TEXT + " {{ data.token }}",
+        "",
+        {"token": "hidden-9f2e"},
+        starts_at=STARTS,
+    ),
+    Reminder("hooks", "Review", (HOUR, MINUTE), HOOKS, TEXT, "", {"room": "4"}, starts_at=STARTS),
+    Reminder("small", "Review", (HOUR,), PEOPLE[:1], "Room {{ data.room }}", "", {"room": "4"}, starts_at=STARTS),
 ]
 
 
@@ -413,13 +422,13 @@ def test_contents_that_a_release_kept_apart_are_put_into_their_messages(
     restored = Restore(redis_client, "duecourse", 0, lambda _: None, seal_key=seal_key)
     assert restored.run(apart) == Restored(31, 0)
     assert restored.run(apart) == Restored(0, 31)
-    store = store_of(redis_client)
+    ledger = ledger_of(redis_client)
     every(redis_client)  # whose keys agree
     assert not any(
         b"hidden" in value for value in redis_client.hgetall(keys_of("duecourse", Shard(QUEUE)).tasks).values()
     )
-    with wired_with(Settings(), store=store, wrapping=LOCAL_KEY) as app:
-        tasks = {task.id: task for name in MEETINGS for task in store.group(QUEUE, name.id)}
+    with wired_with(Settings(), ledger=ledger, wrapping=LOCAL_KEY) as app:
+        tasks = {task.id: task for name in MEETINGS for task in ledger.group(QUEUE, name.id)}
         assert {task.kind for task in tasks.values()} == {"reminder"}
         assert {id: str(task.status) for id, task in tasks.items() if task.status is not Status.SCHEDULED} == {
             "review:3600:0": "dead", "review:3600:1": "done", "secret:3600:0": "dead",

@@ -21,7 +21,7 @@ def clock() -> TravelClock:
 
 
 @pytest.fixture
-def store(clock: TravelClock) -> EmbeddedLedger:
+def ledger(clock: TravelClock) -> EmbeddedLedger:
     return EmbeddedLedger(clock)
 
 
@@ -32,39 +32,39 @@ def test_a_clock_is_never_set_back(clock: TravelClock) -> None:
     assert clock.now() == START + 5
 
 
-def test_a_journey_stops_at_each_bell_and_then_at_its_end(clock: TravelClock, store: EmbeddedLedger) -> None:
-    store.add([new("before", delay_ms=1_000)])
-    journey = BellSimulator(store, clock)
-    store.add([new("after", delay_ms=60_000, queue="other")])
+def test_a_journey_stops_at_each_bell_and_then_at_its_end(clock: TravelClock, ledger: EmbeddedLedger) -> None:
+    ledger.add([new("before", delay_ms=1_000)])
+    journey = BellSimulator(ledger, clock)
+    ledger.add([new("after", delay_ms=60_000, queue="other")])
     assert (journey.next(START + DAY_MS), clock.now()) == ([SHARD], START + 1_000)
-    assert [task.id for task in claim(store)] == ["before"]
+    assert [task.id for task in claim(ledger)] == ["before"]
     assert (journey.next(START + 59_999), clock.now()) == ([SHARD], START + 31_000)  # the lease of `before` lapses
     assert (journey.next(START + DAY_MS), clock.now()) == ([SHARD], START + 31_000 + AGAIN_MS)
     journey.close()
 
 
-def test_what_is_due_at_once_is_served_at_once(clock: TravelClock, store: EmbeddedLedger) -> None:
-    journey = BellSimulator(store, clock)
-    store.add([new("a")])
-    assert store.bell_at(SHARD) == START + 1
+def test_what_is_due_at_once_is_served_at_once(clock: TravelClock, ledger: EmbeddedLedger) -> None:
+    journey = BellSimulator(ledger, clock)
+    ledger.add([new("a")])
+    assert ledger.bell_at(SHARD) == START + 1
     assert (journey.next(START), clock.now()) == ([SHARD], START)
-    assert len(claim(store)) == 1
+    assert len(claim(ledger)) == 1
     assert (journey.next(START), clock.now()) == ([], START)
 
 
-def test_a_bell_that_nobody_serves_rings_each_second(clock: TravelClock, store: EmbeddedLedger) -> None:
-    store.add([new("a", delay_ms=500)])
-    journey, rang = BellSimulator(store, clock), list[int]()
+def test_a_bell_that_nobody_serves_rings_each_second(clock: TravelClock, ledger: EmbeddedLedger) -> None:
+    ledger.add([new("a", delay_ms=500)])
+    journey, rang = BellSimulator(ledger, clock), list[int]()
     while journey.next(START + 3_000):
         rang.append(clock.now() - START)
     assert rang == [500, 1_500, 2_500]
     assert clock.now() == START + 3_000
 
 
-def test_a_journey_that_is_closed_hears_no_more(clock: TravelClock, store: EmbeddedLedger) -> None:
-    journey = BellSimulator(store, clock)
+def test_a_journey_that_is_closed_hears_no_more(clock: TravelClock, ledger: EmbeddedLedger) -> None:
+    journey = BellSimulator(ledger, clock)
     journey.close()
-    store.add([new("a", delay_ms=500)])
+    ledger.add([new("a", delay_ms=500)])
     assert journey.next(START + 3_000) == list[Shard]()
 
 

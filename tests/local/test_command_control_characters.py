@@ -86,16 +86,16 @@ ELSEWHERE = {
 @pytest.fixture
 def ledger(redis_server: RedisServer) -> Iterator[Ledger]:
     with connect(redis_server.url) as client:
-        store = Ledger(client)
-        store.add([new("dead", kind="report", payload=TEXT)])
-        [task] = store.claim(SHARD, 1, lease_ms=9_000).tasks
-        settle(store, task, Ending.DROP, detail=HOSTILE)
-        store.add([new("waits", kind="report", payload=TEXT, delay_ms=LATER_MS), new("done", kind="report")])
-        [task] = store.claim(SHARD, 1, lease_ms=9_000).tasks
-        settle(store, task, Ending.DONE, result=TEXT)
-        with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=store) as served:
+        ledger = Ledger(client)
+        ledger.add([new("dead", kind="report", payload=TEXT)])
+        [task] = ledger.claim(SHARD, 1, lease_ms=9_000).tasks
+        settle(ledger, task, Ending.DROP, detail=HOSTILE)
+        ledger.add([new("waits", kind="report", payload=TEXT, delay_ms=LATER_MS), new("done", kind="report")])
+        [task] = ledger.claim(SHARD, 1, lease_ms=9_000).tasks
+        settle(ledger, task, Ending.DONE, result=TEXT)
+        with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), ledger=ledger) as served:
             served.schedules.add(Schedule("daily", "report", Rule(Every(3_600_000), AT_ADD), payload=TEXT))
-        yield store
+        yield ledger
 
 
 def check(done: Result) -> None:

@@ -88,7 +88,7 @@ class Context:
 class Place(NamedTuple):
     """A ledger, and the words and variables by which a command finds it."""
 
-    store: Ledger
+    ledger: Ledger
     options: tuple[str, ...]
     variables: dict[str, str]
 
@@ -149,7 +149,7 @@ def place(request: pytest.FixtureRequest, ledger: Ledger, redis_server: RedisSer
     auth = Auth.JWT if request.param in {"token", "stack"} else Auth.IAM
     rule = access.parameters(auth)["TenantFrom"]
     settings = parse({"DUECOURSE_TENANT_FROM": rule, "DUECOURSE_TARGETS": TARGETS})
-    with wired_with(settings, store=ledger) as served, api(served, access.authorizer(auth, folder)) as url:
+    with wired_with(settings, ledger=ledger) as served, api(served, access.authorizer(auth, folder)) as url:
         yield from reached(str(request.param), ledger, url, folder)
 
 
@@ -179,11 +179,11 @@ def test_a_task_is_added_moved_shown_explained_and_cancelled(place: Place) -> No
     assert [one["event"] for one in told["timeline"]] == ["added", "moved"]
     assert all(re.match("http:.*(operator|ops|command)|command:.+@", one["by"]) for one in told["timeline"])
     assert place.ask("cancel", "r1") == {"cancelled": 1, "dry_run": False}
-    assert place.store.get("default", "r1").status is Status.CANCELLED  # type: ignore[union-attr]
+    assert place.ledger.get("default", "r1").status is Status.CANCELLED  # type: ignore[union-attr]
 
 
 def test_queues_and_tasks_are_listed_however_many(place: Place) -> None:
-    place.store.add([new(f"t{n:03}", kind="report", delay_ms=LATER_MS + n) for n in range(130)])
+    place.ledger.add([new(f"t{n:03}", kind="report", delay_ms=LATER_MS + n) for n in range(130)])
     [queue] = place.ask("queues")["queues"]
     assert (queue["queue"], queue["tasks"]["scheduled"]) == ("default", 130)
     assert [one["id"] for one in place.ask("tasks", "--limit", "120")["tasks"]] == [f"t{n:03}" for n in range(120)]
@@ -200,21 +200,21 @@ def test_bytes_that_are_no_text_are_named_in_one_line(place: Place, words: tuple
 
 def test_a_purge_counts_asks_and_deletes(place: Place) -> None:
     for id in ("a", "b"):
-        bring(place.store, "dead", id)
+        bring(place.ledger, "dead", id)
     words = ("purge", "default", "--state", "dead")
     assert place.ask(*words, "--dry-run") == {"purged": 2, "dry_run": True}
     refused = place.run(*words, event="")
     assert refused.exit_code == 2
     assert "2 tasks of queue default will be purged" in refused.stderr
     assert "--yes" in refused.stderr
-    assert place.store.get("default", "a")
+    assert place.ledger.get("default", "a")
     assert place.ask(*words, "--older-than", "P1D", "--yes") == {"purged": 0, "dry_run": False}
     assert place.ask(*words, "--yes") == {"purged": 2, "dry_run": False}
-    assert place.store.get("default", "a") is None
+    assert place.ledger.get("default", "a") is None
 
 
 def test_a_purge_that_finds_nothing_says_why_it_asks_nothing(place: Place) -> None:
-    bring(place.store, "scheduled")
+    bring(place.ledger, "scheduled")
     for words, said in (
         (("purge", "default", "--state", "done"), "no done task in queue default: nothing to purge"),
         (("purge", "default", "--state", "dead", "--kind", "x"), "no dead task of that kind in queue default: nothing"),
@@ -258,16 +258,16 @@ def test_a_purge_asks_in_a_terminal_and_goes_by_the_answer(
 
 def test_many_tasks_are_cancelled_in_several_requests(place: Place) -> None:
     for start in range(0, 2_100, 700):
-        place.store.add([new(f"t{n}", delay_ms=LATER_MS, kind="report") for n in range(start, start + 700)])
-    place.store.add([new("other", delay_ms=LATER_MS)])
+        place.ledger.add([new(f"t{n}", delay_ms=LATER_MS, kind="report") for n in range(start, start + 700)])
+    place.ledger.add([new("other", delay_ms=LATER_MS)])
     assert place.ask("cancel", "--kind", "report", "--yes") == {"cancelled": 2_100, "dry_run": False}
-    assert place.store.stats(SHARD).scheduled == 1
+    assert place.ledger.stats(SHARD).scheduled == 1
 
 
 def test_top_looks_at_queues_and_at_what_runs_and_died(place: Place) -> None:
     for state in ("leased", "dead"):
-        bring(place.store, state, state)
-    put(place.store, at=place.store.now() + 90_000)
+        bring(place.ledger, state, state)
+    put(place.ledger, at=place.ledger.now() + 90_000)
     seen = place.ask("top")
     assert [(queue["queue"], queue["schedules"]["count"]) for queue in seen["queues"]] == [("default", 1)]
     assert [[task["id"] for task in seen[state]] for state in ("leased", "dead")] == [["leased"], ["dead"]]
@@ -301,25 +301,25 @@ def drained(keyboard: int) -> None:
 
 def test_the_dead_are_replayed_one_or_all(place: Place) -> None:
     for id in ("a", "b", "c"):
-        bring(place.store, "dead", id)
+        bring(place.ledger, "dead", id)
     assert place.ask("replay", "--dead", "--dry-run")["replayed"] == 3
     assert place.ask("replay", "a")["task"]["state"] == "scheduled"
     answer = place.ask("replay", "--dead", "--rate", "1/PT60S")
     assert [one["id"] for one in answer["tasks"]] == ["b", "c"]
-    assert place.store.stats(SHARD).dead == 0
+    assert place.ledger.stats(SHARD).dead == 0
 
 
-def die(store: Ledger, id: str, error: str = "KeyError: 'prize' at app.py:9", kind: str = "report") -> None:
+def die(ledger: Ledger, id: str, error: str = "KeyError: 'prize' at app.py:9", kind: str = "report") -> None:
     """Let one task die of an error at its only attempt."""
-    store.add([new(id, kind=kind, retry=RetryPolicy(max_attempts=1))])
-    [task] = store.claim(SHARD, 1, lease_ms=9_000).tasks
-    settle(store, task, Ending.RETRY, detail=error)
+    ledger.add([new(id, kind=kind, retry=RetryPolicy(max_attempts=1))])
+    [task] = ledger.claim(SHARD, 1, lease_ms=9_000).tasks
+    settle(ledger, task, Ending.RETRY, detail=error)
 
 
 def test_the_dead_are_shown_by_their_errors_with_the_line_that_replays_them(place: Place) -> None:
     for n in range(12):
-        die(place.store, f"r{n:02}", f"KeyError: 'order-{n}' at app.py:9")
-    die(place.store, "b", 'OSError: "no" \x1b[31m at app.py:12', "bill")
+        die(place.ledger, f"r{n:02}", f"KeyError: 'order-{n}' at app.py:9")
+    die(place.ledger, "b", 'OSError: "no" \x1b[31m at app.py:12', "bill")
     [queue] = place.ask("dead")["queues"]
     assert (queue["queue"], queue["tasks"]) == ("default", 13)
     first, second = queue["errors"]
@@ -340,13 +340,13 @@ def test_the_dead_are_shown_by_their_errors_with_the_line_that_replays_them(plac
         own = shlex.split(line)[1:]
         words = own[: own.index("--error") + 2]
         assert place.ask(*words)["replayed"] == count
-    assert place.store.stats(SHARD).dead == 0
+    assert place.ledger.stats(SHARD).dead == 0
 
 
 def test_an_error_filters_what_is_listed_replayed_and_purged(place: Place) -> None:
     for id in ("a", "b", "c"):
-        die(place.store, id)
-    die(place.store, "other", "OSError: away")
+        die(place.ledger, id)
+    die(place.ledger, "other", "OSError: away")
     filtered = ("--error", "KeyError: #app.py:9")
     assert [one["id"] for one in place.ask("tasks", *filtered)["tasks"]] == ["a", "b", "c"]
     assert [one["id"] for one in place.ask("tasks", "--state", "dead", "--since", "PT1H")["tasks"]][-1] == "other"
@@ -358,8 +358,8 @@ def test_an_error_filters_what_is_listed_replayed_and_purged(place: Place) -> No
 
 def test_a_replay_is_one_line_and_rows_are_for_who_asks(place: Place) -> None:
     for id in ("a", "b"):
-        die(place.store, id)
-    die(place.store, "c", kind="bill")
+        die(place.ledger, id)
+    die(place.ledger, "c", kind="bill")
     words = ("replay", "--dead", "--rate", "1/PT5S")
     said = "3 dead tasks of queue default would be replayed: 2 report, 1 bill; drained in about 15 s\n"
     assert place.run(*words, "--dry-run").stdout == said
@@ -396,14 +396,14 @@ def test_a_replay_of_any_size_keeps_one_rate_over_its_requests(ledger: Ledger, r
 
 
 @contextmanager
-def working(store: Ledger, **ends: Ending) -> Iterator[None]:
+def working(ledger: Ledger, **ends: Ending) -> Iterator[None]:
     """A thread that works what is due: to the end that is named for its id, else it is done."""
     over = Event()
 
     def work() -> None:
         while not over.wait(0.02):
-            for task in store.claim(SHARD, 10, lease_ms=9_000).tasks:
-                settle(store, task, ends.get(task.id, Ending.DONE), detail="again")
+            for task in ledger.claim(SHARD, 10, lease_ms=9_000).tasks:
+                settle(ledger, task, ends.get(task.id, Ending.DONE), detail="again")
 
     thread = Thread(target=work)
     thread.start()
@@ -416,28 +416,28 @@ def working(store: Ledger, **ends: Ending) -> Iterator[None]:
 
 def test_dead_looks_at_every_page_of_queues(place: Place) -> None:
     for n in range(MAX_PAGE):  # all of them come before `default`
-        place.store.configure(f"a-{n}", {"priority": 5})
-    die(place.store, "a")
+        place.ledger.configure(f"a-{n}", {"priority": 5})
+    die(place.ledger, "a")
     [found] = place.ask("dead")["queues"]
     assert (found["queue"], found["tasks"]) == ("default", 1)
 
 
 def test_a_replay_waits_until_its_tasks_are_over(place: Place) -> None:
     for id in ("a", "b", "c"):
-        die(place.store, id)
-    with working(place.store):
+        die(place.ledger, id)
+    with working(place.ledger):
         done = place.run("replay", "--dead", "--wait")
         assert (done.exit_code, done.stdout) == (0, "3 over: 3 done\n")
         assert "3 dead tasks of queue default replayed: 3 report" in done.stderr
-    die(place.store, "d")
-    with working(place.store):
+    die(place.ledger, "d")
+    with working(place.ledger):
         assert place.run("replay", "d", "--wait").stdout == "1 over: 1 done\n"
 
 
 def test_a_replay_of_tasks_that_die_again_ends_with_code_1(place: Place) -> None:
     for id in ("a", "b", "c"):
-        die(place.store, id)
-    with working(place.store, b=Ending.DROP):
+        die(place.ledger, id)
+    with working(place.ledger, b=Ending.DROP):
         done = place.run("replay", "--dead", "--wait", "--json")
     assert (done.exit_code, json.loads(done.stdout)["ends"]) == (1, {"done": 2, "cancelled": 0, "dead": 1, "gone": 0})
 
@@ -477,7 +477,7 @@ def test_ctrl_c_ends_the_waiting_and_the_tasks_go_on(ledger: Ledger, redis_serve
 
 
 def test_a_queue_is_paused_resumed_and_limited(place: Place) -> None:
-    place.store.add([new("a", delay_ms=LATER_MS)])
+    place.ledger.add([new("a", delay_ms=LATER_MS)])
     assert place.ask("pause", "default")["queue"]["paused"] is True
     assert place.ask("resume", "default")["queue"]["paused"] is False
     changed = place.ask("limits", "default", "max_running=20", "rate=10/PT1S", "retention=P2D")["queue"]
@@ -489,7 +489,7 @@ def test_a_queue_is_paused_resumed_and_limited(place: Place) -> None:
 
 
 def test_another_tenants_tasks_are_reached_by_its_name(place: Place) -> None:
-    place.store.add([new("a", tenant="acme", delay_ms=LATER_MS)])
+    place.ledger.add([new("a", tenant="acme", delay_ms=LATER_MS)])
     assert place.run("show", "a").exit_code == 1
     assert place.ask("show", "a", "--tenant", "acme")["task"]["id"] == "a"
     assert place.ask("purge", "default", "--state", "scheduled", "--tenant", "acme", "--yes")["purged"] == 1
@@ -506,10 +506,10 @@ def test_a_schedule_is_added_shown_changed_paused_run_and_deleted(place: Place) 
     assert place.ask("schedules", "pause", "daily")["schedule"]["paused"] is True
     assert place.ask("schedules", "resume", "daily")["schedule"]["paused"] is False
     ran = place.ask("schedules", "run", "daily")["id"]
-    assert place.store.get("default", ran)
+    assert place.ledger.get("default", ran)
     span = ("2026-11-01T00:00:00Z", "2026-11-08T00:00:00Z")
     assert place.ask("schedules", "backfill", "daily", *span, "--overlap", "queue")["occurrences"] == 7
-    [fill] = [one for one in due(place.store) if one.schedule.of]
+    [fill] = [one for one in due(place.ledger) if one.schedule.of]
     assert fill.schedule.overlap is Overlap.QUEUE
     assert [one["id"] for one in place.ask("schedules", "list")["schedules"]] == ["daily"]
     unasked = place.run("schedules", "delete", "daily", event="")
@@ -537,10 +537,10 @@ def test_many_schedules_are_counted_asked_for_and_deleted(place: Place) -> None:
 
 
 def test_an_occurrence_that_waits_for_the_end_of_another_is_shown_without_a_due_time(place: Place) -> None:
-    put(place.store, overlap=Overlap.QUEUE, deadline_ms=9_000, kind="report")
-    fire(place.store)
-    fire(place.store)
-    assert waits(place.store, occurrence(2))
+    put(place.ledger, overlap=Overlap.QUEUE, deadline_ms=9_000, kind="report")
+    fire(place.ledger)
+    fire(place.ledger)
+    assert waits(place.ledger, occurrence(2))
     for words in (("show", occurrence(2)), ("why", occurrence(2)), ("tasks", "--group", "s")):
         said = place.run(*words).stdout
         assert "9999" not in said
@@ -548,7 +548,7 @@ def test_an_occurrence_that_waits_for_the_end_of_another_is_shown_without_a_due_
 
 
 def test_schedules_are_listed_however_many(place: Place) -> None:
-    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=place.store) as served:
+    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), ledger=place.ledger) as served:
         for n in range(120):
             served.schedules.add(Schedule(f"s{n:03}", "report", Rule(Every(3_600_000), AT_ADD)))
     found = place.ask("schedules", "list", "--limit", "110")
@@ -564,7 +564,7 @@ def test_the_times_of_a_rule_are_printed_with_changes_of_the_clocks(place: Place
 
 def test_a_file_of_schedules_is_compared_with_what_there_is(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "schedules.yaml"
-    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=place.store) as served:
+    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), ledger=place.ledger) as served:
         served.schedules.add(Schedule("own", "report", Rule(Every(60_000), AT_ADD)))
         text = FILED.format(number=1, cron="0 9 * * *").replace("id: new", "id: old")
         served.apply_schedules(text + "  - {id: gone, kind: report, payload: {}, repeat: {every: PT1H}}\n")
@@ -592,7 +592,7 @@ def test_a_file_of_schedules_is_compared_with_what_there_is(place: Place, tmp_pa
             "= own (queue default): no file made it, it is left alone",
         ],
     )
-    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=place.store) as served:
+    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), ledger=place.ledger) as served:
         served.apply_schedules(path.read_text())
     same = place.run("schedules", "diff", str(path))
     assert same.stdout == "= own (queue default): no file made it, it is left alone\n"
@@ -602,7 +602,7 @@ def test_a_file_of_schedules_is_compared_with_what_there_is(place: Place, tmp_pa
 def test_a_file_changes_nothing_of_a_schedule_of_a_release_without_auto(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "schedules.yaml"
     former = FILED.format(number=1, cron="0 * * * *").replace("kind: report", "gap: shift, fold: first, kind: report")
-    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=place.store) as served:
+    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), ledger=place.ledger) as served:
         served.apply_schedules(former)
     path.write_text(FILED.format(number=2, cron="0 * * * *"))
     assert place.ask("schedules", "diff", str(path))["changed"] == []
@@ -637,7 +637,7 @@ CRON = ("schedules", "add", "report", "--cron", "0 9 * * *")
 
 
 def test_exit_codes_and_the_one_line_of_an_error(place: Place) -> None:
-    bring(place.store, "scheduled")
+    bring(place.ledger, "scheduled")
     for words, code, said in (
         (("show", "none"), 1, "no task none in queue default, in the "),
         (("why", "none"), 1, "no task none"),
@@ -723,7 +723,7 @@ def test_what_is_no_ledger_is_one_line_and_code_3(redis_server: RedisServer, tmp
 
 def test_without_a_proof_the_api_lets_nobody_in_and_the_error_names_the_way(ledger: Ledger, tmp_path: Path) -> None:
     settings = parse({"DUECOURSE_TENANT_FROM": access.parameters(Auth.IAM)["TenantFrom"]})
-    with wired_with(settings, store=ledger) as served, api(served, access.authorizer(Auth.IAM, tmp_path)) as url:
+    with wired_with(settings, ledger=ledger) as served, api(served, access.authorizer(Auth.IAM, tmp_path)) as url:
         done = command("queues", "--url", url, AWS_EC2_METADATA_DISABLED="true", HOME=str(tmp_path))
     assert done.exit_code == 1
     assert "set AWS credentials or give --token" in done.stderr
@@ -732,7 +732,7 @@ def test_without_a_proof_the_api_lets_nobody_in_and_the_error_names_the_way(ledg
 def test_an_api_without_a_rule_for_tenants_gets_them_in_a_header(ledger: Ledger, tmp_path: Path) -> None:
     ledger.add([NewTask("a", "report", tenant="acme", delay_ms=LATER_MS)])
     settings = parse({"DUECOURSE_TENANT_HEADER": "X-Tenant"})
-    with wired_with(settings, store=ledger) as served, api(served, access.authorizer(Auth.NONE, tmp_path)) as url:
+    with wired_with(settings, ledger=ledger) as served, api(served, access.authorizer(Auth.NONE, tmp_path)) as url:
         done = command("show", "a", "--url", url, "--tenant", "acme", "--json", DUECOURSE_TOKEN="any")
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["task"]["id"] == "a"
@@ -752,15 +752,15 @@ def examples() -> list[str]:
     return [*(line for line in lines if line.startswith("duecourse ")), *(line for line in page if "$URL" not in line)]
 
 
-def with_all(store: Ledger) -> None:
+def with_all(ledger: Ledger) -> None:
     """Have every task and queue that an example names."""
     for id in ("report-42", "dead-1"):
-        store.add([new(id, kind="report")])
-        [task] = store.claim(SHARD, 1, lease_ms=1_000).tasks
-        settle(store, task, Ending.DROP, detail="no use")
-    store.add([new("order-7", delay_ms=LATER_MS), new("standup:300:0", queue="reminders", group="standup")])
-    store.configure("imports", {"paused": True})
-    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), store=store) as served:
+        ledger.add([new(id, kind="report")])
+        [task] = ledger.claim(SHARD, 1, lease_ms=1_000).tasks
+        settle(ledger, task, Ending.DROP, detail="no use")
+    ledger.add([new("order-7", delay_ms=LATER_MS), new("standup:300:0", queue="reminders", group="standup")])
+    ledger.configure("imports", {"paused": True})
+    with wired_with(parse({"DUECOURSE_TARGETS": TARGETS}), ledger=ledger) as served:
         repeat = Rule(Every(3_600_000), AT_ADD)
         for id in ("daily-report", "morning-report"):
             served.schedules.add(Schedule(id, "report", repeat))

@@ -26,7 +26,7 @@ from duecourse_local.cli.app import app
 from duecourse_local.harness.state import StateFolder
 from tests.support.commands import BARE, FREE_PORTS, Up, gone, in_this_process, run, up
 from tests.support.http_server import Reply, answering
-from tests.support.level_store import level_store
+from tests.support.level_ledger import level_ledger
 from tests.support.matrix import MATRIX, in_turn
 from tests.support.project import ROOT
 from tests.support.wait import until
@@ -358,9 +358,9 @@ def test_show_names_the_ledger_in_which_there_is_no_such_task(tmp_path: Path) ->
 
 def test_show_tells_what_happened_to_a_task_and_what_it_waits_for(tmp_path: Path) -> None:
     folder = f"leveldb://{tmp_path}/ledger"
-    with level_store(tmp_path / "ledger") as store:
-        store.add([NewTask("a", "report", by="http", delay_ms=60_000, notify="audit")])
-        store.move("default", [Move("a", delay_ms=90_000, by="client")])
+    with level_ledger(tmp_path / "ledger") as ledger:
+        ledger.add([NewTask("a", "report", by="http", delay_ms=60_000, notify="audit")])
+        ledger.move("default", [Move("a", delay_ms=90_000, by="client")])
     shown = in_this_process("show", "a", "--store", folder)
     assert shown.exit_code == 0, shown.stderr
     fields = dict(re.findall(r"^(\w+) +(.*?) *$", shown.stdout, re.MULTILINE))
@@ -375,8 +375,8 @@ def test_show_tells_what_happened_to_a_task_and_what_it_waits_for(tmp_path: Path
 def test_show_tells_of_each_shard_of_a_queue_what_runs_there_and_its_part_of_each_limit(
     tmp_path: Path,
 ) -> None:
-    with level_store(tmp_path / "ledger", sharding=Sharding({"default": 2})) as store:
-        store.configure("default", {"max_running": 5, "rate": Rate(9, 1_000)})
+    with level_ledger(tmp_path / "ledger", sharding=Sharding({"default": 2})) as ledger:
+        ledger.configure("default", {"max_running": 5, "rate": Rate(9, 1_000)})
     shown = in_this_process("show", "--store", f"leveldb://{tmp_path}/ledger", DUECOURSE_SHARDS='{"default": 2}')
     assert shown.exit_code == 0, shown.stderr
     rows = dict(re.findall(r"^(shard \d) +(.*?) *$", shown.stdout, re.MULTILINE))
@@ -389,9 +389,9 @@ def test_show_tells_of_each_shard_of_a_queue_what_runs_there_and_its_part_of_eac
 def test_show_tells_nothing_of_a_callers_credentials(tmp_path: Path) -> None:
     folder = f"leveldb://{tmp_path}/ledger"
     payload = '{"url":"https://user:HIDDEN@a.example/?key=HIDDEN","headers":{"Authorization":"Bearer HIDDEN"}}'
-    with level_store(tmp_path / "ledger") as store:
+    with level_ledger(tmp_path / "ledger") as ledger:
         notify = "https://user:HIDDEN@b.example/?key=HIDDEN payload"
-        store.add([NewTask("a", "poll", payload=payload, state='{"token":"HIDDEN"}', notify=notify)])
+        ledger.add([NewTask("a", "poll", payload=payload, state='{"token":"HIDDEN"}', notify=notify)])
     shown = in_this_process("show", "a", "--store", folder)
     assert shown.exit_code == 0, shown.stderr
     assert "•••@a.example" in shown.stdout

@@ -1,5 +1,6 @@
 """What the command says of wrong words, and its help: plain sentences, near names, no types of flags."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -76,18 +77,27 @@ def test_an_unknown_option_is_answered_with_near_ones() -> None:
     assert "--state" in told("tasks", "--status", "dead")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        (),
-        ("schedules",),
-        *((one.name or str(getattr(one.callback, "__name__", "")),) for one in app.registered_commands),
-        *(("schedules", str(one.name)) for one in schedules.app.registered_commands),
-    ],
-    ids=" ".join,
-)
+COMMANDS = [
+    (),
+    ("schedules",),
+    *((one.name or str(getattr(one.callback, "__name__", "")),) for one in app.registered_commands),
+    *(("schedules", str(one.name)) for one in schedules.app.registered_commands),
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help_shows_a_flag_without_a_type(words: tuple[str, ...]) -> None:
     done = in_this_process(*words, "--help")
     assert done.exit_code == 0
     assert "--help" in done.stdout
     assert "bool" not in done.stdout
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_breaks_a_line_only_where_it_is_full(words: tuple[str, ...]) -> None:
+    lines = [
+        line.rstrip() for line in in_this_process(*words, "--help", COLUMNS="80").stdout.partition("╭")[0].splitlines()
+    ]
+    for line, after in pairwise(lines):
+        if line and after and not after.startswith("  "):
+            assert len(f"{line} {after.split()[0]}") >= 79

@@ -16,6 +16,7 @@ import tzdata  # type: ignore[import-untyped]
 
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of, rounds_key, shards_key
+from duecourse.ledger.layout import VERSION
 from duecourse.ledger.many_tasks import Act, Bulk
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.sharding import Sharding
@@ -40,10 +41,10 @@ def server() -> Iterator[RedisServer]:
     """A server that keeps what it is given, with a ledger that is in use and a tick that has just been."""
     with RedisServer(need(REDIS[-1])) as server, connect(server.url) as client:
         client.config_set("appendonly", "yes")
-        store = Ledger(client)
-        store.add([new("running")])
-        claim(store)
-        store.add([new("later", delay_ms=30 * MINUTES, group="g"), new("large", payload=LARGE, delay_ms=20 * MINUTES)])
+        ledger = Ledger(client)
+        ledger.add([new("running")])
+        claim(ledger)
+        ledger.add([new("later", delay_ms=30 * MINUTES, group="g"), new("large", payload=LARGE, delay_ms=20 * MINUTES)])
         client.hset(rounds_key("duecourse"), "0", now(client))
         yield server
 
@@ -188,10 +189,10 @@ def lose_a_record(client: redis.Redis) -> None:
 
 
 def purge_what_was_put_aside(client: redis.Redis) -> None:
-    store = Ledger(client)
-    store.add([new("aside", kind="ghost")])
-    store.claim(SHARD, 100, lease_ms=LEASE_MS, kinds=["work"])
-    store.bulk("default", Bulk(Act.DELETE, (Status.SCHEDULED,), "ghost", limit=9))
+    ledger = Ledger(client)
+    ledger.add([new("aside", kind="ghost")])
+    ledger.claim(SHARD, 100, lease_ms=LEASE_MS, kinds=["work"])
+    ledger.bulk("default", Bulk(Act.DELETE, (Status.SCHEDULED,), "ghost", limit=9))
 
 
 def damage_a_record(client: redis.Redis) -> None:
@@ -262,19 +263,25 @@ def test_each_planted_fault_is_found(client: redis.Redis, fault: str) -> None:
     assert finding.fix
 
 
+@pytest.mark.parametrize(("version", "fix"), [(VERSION - 1, "commit 9d900a4"), (VERSION + 1, "the release that wrote")])
+def test_records_of_another_version_are_mended_as_the_version_asks(client: redis.Redis, version: int, fix: str) -> None:
+    client.hset(KEYS.meta, "layout", version)
+    assert fix in wrong(client)["version of records"].fix
+
+
 def test_shards_with_other_settings_than_their_queue_are_named(client: redis.Redis) -> None:
-    store = Ledger(client, sharding=Sharding({"wide": 4}))
-    store.configure("wide", {"paused": True, "max_running": 8})
+    ledger = Ledger(client, sharding=Sharding({"wide": 4}))
+    ledger.configure("wide", {"paused": True, "max_running": 8})
     third = keys_of("duecourse", Shard("wide", 2)).meta
     client.hdel(third, "paused")
     client.hset(third, "max_running", 9)
     [one] = [one for one in found(client) if one.check == "settings"]
-    assert (one.place, one.text) == ("wide/2", "other settings than the queue's: max_running, paused")
+    assert (one.place, one.text) == ("wide/2", "its settings differ from the queue's: max_running, paused")
     assert one.fix == "set them again: duecourse limits wide"
     client.hset(third, "revision", 1)
     [one] = [one for one in found(client) if one.check == "settings"]
     assert one.fix == "nothing to do: the next tick sets them"
-    store.sweep(Shard("wide", 2), retention_ms=1)
+    ledger.sweep(Shard("wide", 2), retention_ms=1)
     assert [one for one in found(client) if one.check == "settings"] == []
 
 
@@ -282,7 +289,7 @@ def test_shards_with_other_settings_than_their_queue_are_named(client: redis.Red
 def test_a_limit_that_is_not_reached_hides_nothing(client: redis.Redis, limit: dict[str, Any]) -> None:
     Ledger(client).configure("default", limit)
     lose_the_bell(client)
-    assert wrong(client)["bell"].text.startswith("missing")
+    assert wrong(client)["bell"].text.startswith("is missing")
     forget_to_claim(client)
     assert "nobody claims it" in wrong(client)["due tasks"].text
 
@@ -295,7 +302,7 @@ def test_tasks_that_wait_for_a_limit_are_no_fault_and_are_said_not_to_be_checked
     forget_to_claim(client)
     assert wrong(client) == {}
     [note] = [one for one in found(client) if one.check == "due tasks"]
-    assert (note.level, note.text) == (Level.NOTE, f"not checked: limited, {limit} is reached")
+    assert (note.level, note.text) == (Level.NOTE, f"not checked: they wait, for the limit {limit} is reached")
 
 
 def test_a_bell_that_a_tick_hangs_again_in_time_is_a_note(client: redis.Redis) -> None:
@@ -309,7 +316,7 @@ def test_the_age_of_a_ticks_trace_is_measured_by_what_ticks_leave(client: redis.
     client.hset(rounds_key("duecourse"), "0", now(client) - 4 * MINUTES)
     [tick] = [one for one in found(client) if one.check == "tick"]
     assert tick.level is Level.FINE
-    assert "4 minutes old: there is one each 10 minutes" in tick.text
+    assert "4 minutes old: ticks leave one each 10 minutes" in tick.text
 
 
 def test_a_deployment_that_renews_its_entry_is_a_trace_of_a_tick(client: redis.Redis) -> None:
@@ -349,10 +356,10 @@ def test_a_target_that_does_not_exist_and_a_timeout_over_the_lease_are_found() -
 
 
 def test_a_task_that_changes_meanwhile_is_no_fault(client: redis.Redis) -> None:
-    store, until = Ledger(client), time.monotonic() + 2
+    ledger, until = Ledger(client), time.monotonic() + 2
     while time.monotonic() < until:
-        store.add([new(f"x-{n}", payload=LARGE) for n in range(50)])
-        claim(store)
+        ledger.add([new(f"x-{n}", payload=LARGE) for n in range(50)])
+        claim(ledger)
         assert not {"tasks without an entry", "entries without a task", "unreadable task"} & wrong(client).keys()
 
 

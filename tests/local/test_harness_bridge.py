@@ -106,10 +106,10 @@ def test_each_death_in_a_row_doubles_the_pause_and_a_long_life_ends_the_row(monk
 
 
 def test_a_bridge_of_threads_whose_thread_died_is_begun_again() -> None:
-    store, notices, made = EmbeddedLedger(), list[str](), list[ProductsBridge]()
+    ledger, notices, made = EmbeddedLedger(), list[str](), list[ProductsBridge]()
 
     def make() -> ProductsBridge:
-        made.append(ProductsBridge(EmbeddedBells(store, "test"), LambdaRingHandler(Recorder(), "on_expired")))
+        made.append(ProductsBridge(EmbeddedBells(ledger, "test"), LambdaRingHandler(Recorder(), "on_expired")))
         return made[-1]
 
     async def play() -> None:

@@ -60,11 +60,11 @@ def test_each_handler_of_the_products_has_an_app_of_its_functions_own_settings(s
 
 
 def test_a_task_saves_and_adds_in_the_one_ledger_from_threads_of_its_own_too(stack: Probes) -> None:
-    store = PROCESS.app().store
-    store.add([new("a", kind="saving")])
-    assert stack.invoke("Saving", tasks_event(claim(store))).payload["done"] == 1
-    assert stored_task(store, "a").state == {"step": 1}
-    assert stored_task(store, "next").kind == "webhook"
+    ledger = PROCESS.app().ledger
+    ledger.add([new("a", kind="saving")])
+    assert stack.invoke("Saving", tasks_event(claim(ledger))).payload["done"] == 1
+    assert stored_task(ledger, "a").state == {"step": 1}
+    assert stored_task(ledger, "next").kind == "webhook"
 
 
 def test_each_function_has_the_modules_of_its_own_folder(stack: Probes) -> None:

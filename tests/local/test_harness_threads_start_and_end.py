@@ -51,14 +51,14 @@ def test_what_the_stack_changed_in_its_process_is_as_before_afterwards(tmp_path:
     with threads(tmp_path) as stack:
         assert stack.invoke("Echo").error is None
         PROCESS.app().threads.do(lambda: None)
-        store = PROCESS.app().store
-        assert store is PROCESS.app().store
+        ledger = PROCESS.app().ledger
+        assert ledger is PROCESS.app().ledger
         assert around() != before
     assert around() == before
     assert set(threading.enumerate()) <= running, "no thread of it runs on"
     with threads(tmp_path) as stack:
         assert stack.invoke("Echo").error is None
-        assert PROCESS.app().store is not store
+        assert PROCESS.app().ledger is not ledger
 
 
 def test_nothing_of_the_hosts_account_is_left_for_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_variables_that_contradict_each_other_are_refused_by_name(tmp_path: Path
         "Three": function("app.echo", **variables(TABLE="b")),
     }
     with (
-        pytest.raises(HarnessError, match=r"TABLE is 'a' for One, 'b' for Two and Three: .* one value"),
+        pytest.raises(HarnessError, match=r"TABLE is 'a' for One, 'b' for Two and Three, but .* one value"),
         threads(tmp_path, torn),
     ):
         pass
@@ -120,7 +120,7 @@ def test_a_folder_in_use_is_named_and_the_first_stack_goes_on(tmp_path: Path) ->
     url = f"leveldb://{tmp_path}/ledger"
     with threads(tmp_path, store=url) as stack:
         with pytest.raises(StoreInUse, match=f"{url} is in use by process {os.getpid()}"):
-            open_ledger.open_store(PROCESS.app().settings)
+            open_ledger.open_ledger(PROCESS.app().settings)
         assert stack.invoke("Echo").error is None
     with threads(tmp_path, store=url) as stack:
         assert stack.invoke("Echo").error is None

@@ -169,7 +169,7 @@ def test_a_folder_of_the_other_kind_is_left_alone_and_its_server_named(
     assert release
     assert f"was written by {release}, and only {release.kind} of that version or later" in str(refused.value)
     assert f"Put {NAMES[release.kind]} {release.dotted} or later on PATH" in str(refused.value)
-    assert "duecourse export, while the old server runs, and duecourse import" in str(refused.value)
+    assert "run duecourse export while the old server runs, and then duecourse import" in str(refused.value)
     assert contents(tmp_path / "redis") == before
 
 

@@ -31,30 +31,30 @@ class NoSuchHost:
 
 
 @pytest.fixture
-def store(redis_client: redis.Redis, clock: HandClock) -> Iterator[Ledger]:
+def ledger(redis_client: redis.Redis, clock: HandClock) -> Iterator[Ledger]:
     """A ledger on a Redis, behind the HTTP function of whose tenants each may make forty queues."""
-    store = Ledger(redis_client, travel=clock, max_queues=HOSTS + 10)
+    ledger = Ledger(redis_client, travel=clock, max_queues=HOSTS + 10)
     settings = parse(TENANTS)
-    with wired_with(settings, store=store, http=NoSuchHost()):
-        yield store
+    with wired_with(settings, ledger=ledger, http=NoSuchHost()):
+        yield ledger
 
 
 def hostile(method: str, path: str, body: object = None, query: str = "") -> Answer:
     return ask(method, path, body, query=query, x_tenant="hostile")
 
 
-def tick(store: Ledger) -> None:
-    with engine(store, lambda _task: None) as run:
-        sweeper = Sweeper(store, run.drainer, Retention(USUAL.retention_ms, USUAL.dead_retention_ms), MARGIN_MS)
+def tick(ledger: Ledger) -> None:
+    with engine(ledger, lambda _task: None) as run:
+        sweeper = Sweeper(ledger, run.drainer, Retention(USUAL.retention_ms, USUAL.dead_retention_ms), MARGIN_MS)
         sweeper.tick(sweeper.survey(ample), ample)
 
 
-def cost(store: Ledger, client: redis.Redis, clock: HandClock) -> int:
+def cost(ledger: Ledger, client: redis.Redis, clock: HandClock) -> int:
     """How many commands Redis runs for as many ticks as look at every shard once."""
     before = calls(client)
     for _ in range(PARTS):
         clock.advance(SOON_MS)
-        tick(store)
+        tick(ledger)
     return calls(client) - before
 
 
@@ -63,42 +63,42 @@ def calls(client: redis.Redis) -> int:
     return sum(one["calls"] for name, one in client.info("commandstats").items() if name != "cmdstat_info")
 
 
-def pass_away(store: Ledger, clock: HandClock) -> None:
+def pass_away(ledger: Ledger, clock: HandClock) -> None:
     """Until all that failed is dead, and forgotten, and then its queue."""
     for step in (USUAL.retention_ms, USUAL.dead_retention_ms, USUAL.dead_retention_ms):
         clock.advance(step)
-        tick(store)
+        tick(ledger)
     for _ in range(3 * PARTS):
         clock.advance(max(SOON_MS, 2 * FORGET_MS // PARTS))
-        tick(store)
+        tick(ledger)
 
 
 def test_the_queues_of_hosts_that_do_not_exist_pass_away_with_their_cost(
-    store: Ledger, redis_client: redis.Redis, clock: HandClock
+    ledger: Ledger, redis_client: redis.Redis, clock: HandClock
 ) -> None:
-    tick(store)
-    at_first = cost(store, redis_client, clock)
+    tick(ledger)
+    at_first = cost(ledger, redis_client, clock)
     asked = {"interval": "PT1H", "until": "`true`"}
     for n in range(HOSTS):
         status = hostile("POST", "/queries", asked | {"url": f"https://none-{n}.example/"}).status
         assert status in {200, 202, 502}
-    assert len(store.shards()) == HOSTS
-    assert cost(store, redis_client, clock) > at_first + HOSTS
-    pass_away(store, clock)
-    assert store.shards() == []
-    assert cost(store, redis_client, clock) <= at_first
+    assert len(ledger.shards()) == HOSTS
+    assert cost(ledger, redis_client, clock) > at_first + HOSTS
+    pass_away(ledger, clock)
+    assert ledger.shards() == []
+    assert cost(ledger, redis_client, clock) <= at_first
 
 
 def test_the_queues_of_names_that_nobody_uses_are_bounded_and_pass_away(
-    store: Ledger, redis_client: redis.Redis, clock: HandClock
+    ledger: Ledger, redis_client: redis.Redis, clock: HandClock
 ) -> None:
     answers = [hostile("POST", "/tasks", WEBHOOK | {"id": "a", "queue": f"any-{n}"}) for n in range(NAMES)]
     assert [one.status for one in answers] == [201] * (HOSTS + 10) + [429] * (NAMES - HOSTS - 10)
     assert (answers[-1].body["quota"], answers[-1].headers["Retry-After"]) == ("tenant_max_queues", "600")
-    assert len(store.shards()) == HOSTS + 10
+    assert len(ledger.shards()) == HOSTS + 10
     assert ask("POST", "/tasks", WEBHOOK | {"queue": "another-s"}, x_tenant="victim").status == 201
     for n in range(HOSTS + 10):
         assert hostile("DELETE", "/tasks/a", query=f"queue=any-{n}").status == 204
-    pass_away(store, clock)
-    assert store.shards() == []
+    pass_away(ledger, clock)
+    assert ledger.shards() == []
     assert not [key for key in redis_client.scan_iter() if key.endswith(b":tasks") and b"any-" in key]

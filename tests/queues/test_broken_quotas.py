@@ -51,19 +51,19 @@ def full(client: redis.Redis) -> Iterator[None]:
 
 @pytest.mark.parametrize("notify", ["", "http://a.example/"], ids=["short way", "long way"])
 def test_a_result_is_settled_and_counted_where_memory_is_short(redis_client: redis.Redis, notify: str) -> None:
-    store = Ledger(redis_client, quotas=WIDE)
-    store.add([mine(id, delay_ms=0, notify=notify) for id in "ab"])
-    tasks = store.claim(SHARD, 9, lease_ms=LEASE_MS).tasks
+    ledger = Ledger(redis_client, quotas=WIDE)
+    ledger.add([mine(id, delay_ms=0, notify=notify) for id in "ab"])
+    tasks = ledger.claim(SHARD, 9, lease_ms=LEASE_MS).tasks
     with full(redis_client):
-        store.settle(SHARD, [ending(task, Ending.DONE, result=RESULT) for task in tasks])
+        ledger.settle(SHARD, [ending(task, Ending.DONE, result=RESULT) for task in tasks])
     assert used(redis_client, [SHARD]) == 2 * len(LARGE) + 2 * len(RESULT)
 
 
 def test_a_deployments_quotas_reach_a_shard_where_memory_is_short(redis_client: redis.Redis) -> None:
     Ledger(redis_client).add([mine("a")])
-    store = Ledger(redis_client, quotas=WIDE)
+    ledger = Ledger(redis_client, quotas=WIDE)
     with full(redis_client):
-        store.sweep(SHARD, retention_ms=1_000)
+        ledger.sweep(SHARD, retention_ms=1_000)
     assert redis_client.hget(keys_of("duecourse", SHARD).meta, "default_quotas") == WIDE.encode()
 
 
@@ -72,26 +72,28 @@ def test_a_queue_keeps_its_quotas_and_what_they_count_when_its_shards_are_change
     redis_client: redis.Redis, was: int, to: int
 ) -> None:
     before = Sharding({"default": was})
-    store = Ledger(redis_client, sharding=before, quotas=WIDE)
-    store.configure("default", {"tenant_max_pending": 50})
-    store.add([mine(f"t{n}", delay_ms=0 if n < 20 else LATER_MS) for n in range(40)])
+    ledger = Ledger(redis_client, sharding=before, quotas=WIDE)
+    ledger.configure("default", {"tenant_max_pending": 50})
+    ledger.add([mine(f"t{n}", delay_ms=0 if n < 20 else LATER_MS) for n in range(40)])
     for shard in before.every("default"):
-        tasks = store.claim(shard, 9, lease_ms=LEASE_MS).tasks
-        store.settle(shard, [ending(task, Ending.DONE, result=RESULT) for task in tasks[::2]])
-        store.settle(shard, [ending(task, Ending.DROP) for task in tasks[1::2]])
+        tasks = ledger.claim(shard, 9, lease_ms=LEASE_MS).tasks
+        ledger.settle(shard, [ending(task, Ending.DONE, result=RESULT) for task in tasks[::2]])
+        ledger.settle(shard, [ending(task, Ending.DROP) for task in tasks[1::2]])
     counted = used(redis_client, before.every("default"))
     Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
     after = Sharding({"default": to})
     assert used(redis_client, after.every("default")) == counted > 40 * len(LARGE)
-    new_store = Ledger(redis_client, sharding=after, quotas=WIDE)
+    new_ledger = Ledger(redis_client, sharding=after, quotas=WIDE)
     huge = f'"{"x" * 1_000_000}"'
-    assert {one.reply for one in new_store.add([mine(f"h{n}", payload=huge) for n in range(9)])} == {Reply.BEYOND_BYTES}
-    replies = {one.reply for one in new_store.add([mine(f"u{n}") for n in range(50)])}
+    assert {one.reply for one in new_ledger.add([mine(f"h{n}", payload=huge) for n in range(9)])} == {
+        Reply.BEYOND_BYTES
+    }
+    replies = {one.reply for one in new_ledger.add([mine(f"u{n}") for n in range(50)])}
     assert replies == {Reply.CREATED, Reply.OVER_PENDING}
     small = quotas_text({"-": Quotas(None, to * 10, None)})
     for shard in after.every("default"):
         Ledger(redis_client, sharding=after, quotas=small).sweep(shard, retention_ms=10**9)
-    assert {one.reply for one in new_store.add([mine("v")])} == {Reply.BEYOND_BYTES}
+    assert {one.reply for one in new_ledger.add([mine("v")])} == {Reply.BEYOND_BYTES}
 
 
 def test_a_new_queue_has_its_deployments_quotas_after_a_first_add_that_replicas_did_not_get(
@@ -111,13 +113,13 @@ ADDING = """
 import redis
 from duecourse.ledger.store.ledger import Ledger
 from tests.queues.test_broken_quotas import WIDE, mine
-store = Ledger(redis.Redis.from_url({url!r}), quotas=WIDE)
+ledger = Ledger(redis.Redis.from_url({url!r}), quotas=WIDE)
 print("ready", flush=True)
 number = 0
 while True:
     number += 37
     payloads = ['"' + "x" * (number + n) + '"' for n in range(300)]
-    store.add([mine(f"t{{n}}", on_duplicate="replace", payload=one) for n, one in enumerate(payloads)])
+    ledger.add([mine(f"t{{n}}", on_duplicate="replace", payload=one) for n, one in enumerate(payloads)])
 """
 
 

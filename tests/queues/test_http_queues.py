@@ -29,15 +29,15 @@ def wrong(**fields: Any) -> dict[str, str]:
     return {error["field"]: error["problem"] for error in problem["errors"]}
 
 
-def test_a_queue_is_shown_in_numbers(store: EmbeddedLedger, clock: HandClock) -> None:
+def test_a_queue_is_shown_in_numbers(ledger: EmbeddedLedger, clock: HandClock) -> None:
     for id, how in (("done", Ending.DONE), ("dead", Ending.DROP)):
-        task = claim_one(store, id)
-        store.settle(Shard(), [ending(task, how).with_lateness(task, 7 if id == "dead" else 0)])
-    store.add([new("running")])
+        task = claim_one(ledger, id)
+        ledger.settle(Shard(), [ending(task, how).with_lateness(task, 7 if id == "dead" else 0)])
+    ledger.add([new("running")])
     clock.advance(7)
-    claim(store)
-    add(store, "overdue")
-    add(store, "later", delay_ms=60_000)
+    claim(ledger)
+    add(ledger, "overdue")
+    add(ledger, "later", delay_ms=60_000)
     clock.advance(1_500)
     assert replay("show_queue") == (
         200,
@@ -66,43 +66,43 @@ def test_a_queue_is_shown_in_numbers(store: EmbeddedLedger, clock: HandClock) ->
     )
 
 
-def test_a_queue_shows_runs_without_a_settle(store: EmbeddedLedger, clock: HandClock) -> None:
-    returned_without_a_settle(store, clock)
-    store.sweep(Shard(), retention_ms=60_000)
+def test_a_queue_shows_runs_without_a_settle(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    returned_without_a_settle(ledger, clock)
+    ledger.sweep(Shard(), retention_ms=60_000)
     assert replay("show_queue")[1]["queue"]["lapsed"] == {"runs": 1, "at_target": 1}
 
 
-def test_a_queue_is_set_before_its_first_task_and_shown_so(store: EmbeddedLedger) -> None:
+def test_a_queue_is_set_before_its_first_task_and_shown_so(ledger: EmbeddedLedger) -> None:
     status, shown = replay("set_queue")
     assert status == 200
-    assert store.settings_of(["default"])[0] == SET
+    assert ledger.settings_of(["default"])[0] == SET
     assert replay("show_queue") == (200, shown)
     assert shown["queue"]["rate"] == {"count": 50, "per": "PT1S"}
     assert (shown["queue"]["retention"], shown["queue"]["lease"]) == ("P2D", "PT2M")
 
 
-def test_a_queue_is_made_by_who_asks_for_it_alone(store: EmbeddedLedger) -> None:
+def test_a_queue_is_made_by_who_asks_for_it_alone(ledger: EmbeddedLedger) -> None:
     status, problem = set_queue(create=False, paused=True)
     assert (status, problem["type"]) == (404, "urn:duecourse:problem:queue-not-found")
     assert "with `create` true" in problem["detail"]
-    assert (replay("show_queue")[0], store.shards()) == (404, [])
+    assert (replay("show_queue")[0], ledger.shards()) == (404, [])
     assert set_queue(paused=True)[0] == set_queue(create=False, paused=False)[0] == 200
-    assert store.settings_of(["default"])[0] == QueueSettings()
+    assert ledger.settings_of(["default"])[0] == QueueSettings()
 
 
-def test_what_is_given_changes_null_clears_and_the_rest_stays(store: EmbeddedLedger) -> None:
+def test_what_is_given_changes_null_clears_and_the_rest_stays(ledger: EmbeddedLedger) -> None:
     replay("set_queue")
     assert set_queue(paused=True, rate=None)[0] == 200
-    assert store.settings_of(["default"])[0] == replace(SET, paused=True, rate=None)
+    assert ledger.settings_of(["default"])[0] == replace(SET, paused=True, rate=None)
     assert set_queue()[0] == 200
-    assert store.settings_of(["default"])[0] == replace(SET, paused=True, rate=None)
+    assert ledger.settings_of(["default"])[0] == replace(SET, paused=True, rate=None)
 
 
-def test_all_queues_are_listed_by_name(store: EmbeddedLedger) -> None:
+def test_all_queues_are_listed_by_name(ledger: EmbeddedLedger) -> None:
     assert replay("list_queues") == (200, {"queues": []})
     for queue in ("b", "a"):
-        store.add([new(queue=queue)])
-    store.configure("c", {"paused": True})
+        ledger.add([new(queue=queue)])
+    ledger.configure("c", {"paused": True})
     status, shown = replay("list_queues")
     assert status == 200
     assert [(queue["queue"], queue["paused"]) for queue in shown["queues"]] == [("a", False), ("b", False), ("c", True)]
@@ -117,7 +117,7 @@ def test_all_queues_are_listed_by_name(store: EmbeddedLedger) -> None:
         ("5/1h30m", {"count": 5, "per": "PT90M"}),
     ],
 )
-@pytest.mark.usefixtures("store")
+@pytest.mark.usefixtures("ledger")
 def test_a_rate_may_be_a_text(text: str, shown: dict[str, Any]) -> None:
     status, answer = set_queue(rate=text)
     assert (status, answer["queue"]["rate"]) == (200, shown)
@@ -144,14 +144,14 @@ def test_a_rate_may_be_a_text(text: str, shown: dict[str, Any]) -> None:
     ],
 )
 def test_a_wrong_setting_is_named_and_changes_nothing(
-    store: EmbeddedLedger, fields: dict[str, Any], problems: dict[str, str]
+    ledger: EmbeddedLedger, fields: dict[str, Any], problems: dict[str, str]
 ) -> None:
     assert wrong(**fields) == problems
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
 def test_a_limit_below_the_number_of_shards_is_refused_and_the_split_is_told(clock: HandClock, wire: Wire) -> None:
-    wire(store=EmbeddedLedger(clock, Sharding({"default": 3})))
+    wire(ledger=EmbeddedLedger(clock, Sharding({"default": 3})))
     problem = "must be at least 3: the queue has 3 shards, and each gets its part"
     assert wrong(max_running=2, rate={"count": 1, "per": 1}) == {"max_running": problem, "rate.count": problem}
     status, shown = set_queue(max_running=7, rate={"count": 4, "per": 2})

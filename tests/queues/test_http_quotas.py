@@ -23,12 +23,12 @@ PENDING = "tenant_max_pending"
 
 
 @pytest.fixture(autouse=True)
-def told_by_header(store: EmbeddedLedger, wire: Wire) -> None:
+def told_by_header(ledger: EmbeddedLedger, wire: Wire) -> None:
     """As in the harness, with one task of the tenant and room for one more."""
     web = Web(*[answer(200, 1)] * 4)
-    wire(settings=Settings(tenant_header=TENANTS["DUECOURSE_TENANT_HEADER"]), store=store, http=web)
+    wire(settings=Settings(tenant_header=TENANTS["DUECOURSE_TENANT_HEADER"]), ledger=ledger, http=web)
     for queue in ("default", "reminders", "query:api.example.com"):
-        store.configure(queue, {PENDING: 1})
+        ledger.configure(queue, {PENDING: 1})
 
 
 def acme(method: str, path: str, body: Any = None, **headers: str) -> Answer:
@@ -62,19 +62,19 @@ def add(id: str, **headers: str) -> Answer:
     return acme("POST", "/tasks", WEBHOOK | {"id": id}, **headers)
 
 
-def test_a_task_over_a_quota_is_429_with_the_quota_and_a_time(store: EmbeddedLedger) -> None:
+def test_a_task_over_a_quota_is_429_with_the_quota_and_a_time(ledger: EmbeddedLedger) -> None:
     assert add("a").status == 201
     assert over(rejected := add("b"))
     assert "ask an operator to raise it" in rejected.body["detail"]
     assert add("a").status == 200
-    assert store.get("default", "b", "acme") is None
-    store.configure("default", {PENDING: None, "tenant_adds_per_minute": 2})
+    assert ledger.get("default", "b", "acme") is None
+    ledger.configure("default", {PENDING: None, "tenant_adds_per_minute": 2})
     assert [add("b").status, add("c").status] == [201, 201]
     assert over(add("d"), "tenant_adds_per_minute", "30")
 
 
-def test_a_task_beyond_a_whole_quota_is_422_by_its_name_and_leaves_its_key_free(store: EmbeddedLedger) -> None:
-    store.configure("default", {PENDING: None, "tenant_max_bytes": 100})
+def test_a_task_beyond_a_whole_quota_is_422_by_its_name_and_leaves_its_key_free(ledger: EmbeddedLedger) -> None:
+    ledger.configure("default", {PENDING: None, "tenant_max_bytes": 100})
     large = WEBHOOK | {"id": "large", "payload": {**WEBHOOK["payload"], "body": "x" * 100}}
     assert beyond(acme("POST", "/tasks", large, idempotency_key=KEY), "payload", quota="tenant_max_bytes")
     [item] = acme("POST", "/tasks/batch", {"tasks": [large]}).body["tasks"]
@@ -82,16 +82,16 @@ def test_a_task_beyond_a_whole_quota_is_422_by_its_name_and_leaves_its_key_free(
     assert "more than the whole quota" in item["detail"]
     with pytest.raises(errors.BeyondQuota, match="payload: needs more"):
         Client.from_env("acme").add(**large)
-    store.configure("default", {"tenant_max_bytes": 1_000})
+    ledger.configure("default", {"tenant_max_bytes": 1_000})
     assert acme("POST", "/tasks", large, idempotency_key=KEY).status == 201
 
 
-def test_a_run_of_a_schedule_over_a_quota_is_429_and_its_series_counts_nothing(store: EmbeddedLedger) -> None:
+def test_a_run_of_a_schedule_over_a_quota_is_429_and_its_series_counts_nothing(ledger: EmbeddedLedger) -> None:
     assert acme("POST", "/schedules", DAILY).status == 201
     before = acme("GET", "/schedules/daily").body
     add("a")
     assert over(acme("POST", "/schedules/daily/run"))
-    assert store.group("default", "daily", "acme") == []
+    assert ledger.group("default", "daily", "acme") == []
     assert acme("GET", "/schedules/daily").body == before
     assert acme("DELETE", "/tasks/a").status == 204
     assert acme("POST", "/schedules/daily/run").status == 201
@@ -110,31 +110,31 @@ def test_a_rejected_request_is_free_to_be_sent_again_with_its_key() -> None:
     assert add("b", idempotency_key=KEY).status == 201
 
 
-def test_a_reminder_is_added_with_all_its_messages_or_not_at_all(store: EmbeddedLedger) -> None:
+def test_a_reminder_is_added_with_all_its_messages_or_not_at_all(ledger: EmbeddedLedger) -> None:
     two = MEETING | {"remind_before": ["PT1H", "PT2H"]}
     assert beyond(acme("POST", "/reminders", two), "remind_before", "recipients")
-    store.configure("reminders", {PENDING: 2})
-    store.add([new("another", tenant="acme", queue="reminders")])
+    ledger.configure("reminders", {PENDING: 2})
+    ledger.add([new("another", tenant="acme", queue="reminders")])
     assert over(acme("POST", "/reminders", two))
-    assert store.group("reminders", str(MEETING["id"]), "acme") == []
-    store.cancel("reminders", ["another"], tenant="acme")
+    assert ledger.group("reminders", str(MEETING["id"]), "acme") == []
+    ledger.cancel("reminders", ["another"], tenant="acme")
     assert acme("POST", "/reminders", two).status == 201
     later = acme("PATCH", f"/reminders/{MEETING['id']}", {"starts_at": "2099-04-02T08:00:00Z"})
     assert (later.status, len(later.body["tasks"])) == (200, 2), "a move is never rejected"
 
 
-def test_a_query_over_a_quota_is_429_and_makes_no_call(store: EmbeddedLedger) -> None:
+def test_a_query_over_a_quota_is_429_and_makes_no_call(ledger: EmbeddedLedger) -> None:
     assert acme("POST", "/queries", ASKED).status == 200
-    store.configure("query:api.example.com", {"tenant_adds_per_minute": 1, PENDING: None})
+    ledger.configure("query:api.example.com", {"tenant_adds_per_minute": 1, PENDING: None})
     assert acme("POST", "/queries", ASKED | {"body": 1}).status == 200
     assert over(acme("POST", "/queries", ASKED | {"body": 2}), "tenant_adds_per_minute", "60")
 
 
-def test_a_replay_over_a_quota_is_429_and_the_task_stays_dead(store: EmbeddedLedger, clock: HandClock) -> None:
+def test_a_replay_over_a_quota_is_429_and_the_task_stays_dead(ledger: EmbeddedLedger, clock: HandClock) -> None:
     for id in "ab":
         assert acme("POST", "/tasks", WEBHOOK | {"id": id, "delay": 0}).status == 201
-        [task] = store.claim(Shard(), 1, lease_ms=LEASE_MS).tasks
-        store.settle(Shard(), [ending(task, Ending.DROP)])
+        [task] = ledger.claim(Shard(), 1, lease_ms=LEASE_MS).tasks
+        ledger.settle(Shard(), [ending(task, Ending.DROP)])
         clock.advance(1)
     first = acme("POST", "/queues/default/dead/replay", {})
     assert (first.status, first.body["replayed"], first.body["more"]) == (200, 1, True)
@@ -143,7 +143,7 @@ def test_a_replay_over_a_quota_is_429_and_the_task_stays_dead(store: EmbeddedLed
     assert acme("GET", "/tasks/b").body["task"]["state"] == "dead"
 
 
-def test_a_client_raises_the_same(store: EmbeddedLedger) -> None:
+def test_a_client_raises_the_same(ledger: EmbeddedLedger) -> None:
     client = Client.from_env("acme")
     client.add(id="a", kind="webhook", payload=WEBHOOK["payload"], delay=timedelta(minutes=5))
     with pytest.raises(errors.QuotaExceeded, match=PENDING) as rejected:
@@ -152,11 +152,11 @@ def test_a_client_raises_the_same(store: EmbeddedLedger) -> None:
     [item] = client.add_many([{"id": "b", "kind": "webhook", "payload": WEBHOOK["payload"]}])
     assert isinstance(item, errors.QuotaExceeded)
     Client.from_env().add(id="b", kind="webhook", payload=WEBHOOK["payload"])
-    assert store.stats(Shard()).scheduled == 2
+    assert ledger.stats(Shard()).scheduled == 2
 
 
-def test_a_queue_with_a_quota_is_not_forgotten(store: EmbeddedLedger, clock: HandClock) -> None:
+def test_a_queue_with_a_quota_is_not_forgotten(ledger: EmbeddedLedger, clock: HandClock) -> None:
     for _ in range(3):
-        store.sweep(Shard(), retention_ms=0)
+        ledger.sweep(Shard(), retention_ms=0)
         clock.advance(FORGET_MS)
-    assert Shard() in store.shards()
+    assert Shard() in ledger.shards()

@@ -21,17 +21,17 @@ def calls(client: redis.Redis) -> dict[str, int]:
 
 
 def test_a_queue_of_5000_tenants_is_shown_at_once(redis_client: redis.Redis) -> None:
-    store = Ledger(redis_client)
-    store.configure("default", {"tenant_max_running": 1})
+    ledger = Ledger(redis_client)
+    ledger.configure("default", {"tenant_max_running": 1})
     for start in range(0, 2 * TENANTS, MAX_ADD):
-        store.add([new(f"t{n}", tenant=f"tenant-{n % TENANTS}") for n in range(start, start + MAX_ADD)])
-    oldest = store.stats(SHARD).oldest_due_at
+        ledger.add([new(f"t{n}", tenant=f"tenant-{n % TENANTS}") for n in range(start, start + MAX_ADD)])
+    oldest = ledger.stats(SHARD).oldest_due_at
     for _ in range(8):
-        claimed = store.claim(SHARD, 500, lease_ms=LEASE_MS).tasks
-    store.settle(SHARD, [Settlement.of(claimed[0], Ending.DONE).with_lateness(claimed[0], 0)])
+        claimed = ledger.claim(SHARD, 500, lease_ms=LEASE_MS).tasks
+    ledger.settle(SHARD, [Settlement.of(claimed[0], Ending.DONE).with_lateness(claimed[0], 0)])
     redis_client.config_resetstat()
     began = time.monotonic()
-    seen = Queues(store).get("default")
+    seen = Queues(ledger).get("default")
     took = time.monotonic() - began
     assert (seen.scheduled + seen.running, seen.running) == (2 * TENANTS - 1, 8 * 500 - 1)
     assert oldest > 0
@@ -43,11 +43,11 @@ def test_a_queue_of_5000_tenants_is_shown_at_once(redis_client: redis.Redis) -> 
 
 
 def test_tasks_are_not_walked(redis_client: redis.Redis) -> None:
-    store = Ledger(redis_client, sharding=Sharding({"default": 4}))
+    ledger = Ledger(redis_client, sharding=Sharding({"default": 4}))
     for start in range(0, 20_000, MAX_ADD):
-        store.add([new(f"t{n}", delay_ms=n) for n in range(start, start + MAX_ADD)])
+        ledger.add([new(f"t{n}", delay_ms=n) for n in range(start, start + MAX_ADD)])
     redis_client.config_resetstat()
-    assert Queues(store).get("default").scheduled == 20_000
+    assert Queues(ledger).get("default").scheduled == 20_000
     made = calls(redis_client)
     assert sum(made.values()) < 100
     assert not {"hgetall", "hscan", "hkeys"} & {name for name, count in made.items() if count > 4}
@@ -56,39 +56,39 @@ def test_tasks_are_not_walked(redis_client: redis.Redis) -> None:
 def test_a_process_that_meets_many_queues_reads_once_what_shards_there_are(redis_client: redis.Redis) -> None:
     Ledger(redis_client).add([new("a", queue=f"queue-{n}") for n in range(100)])
     redis_client.config_resetstat()
-    store = Ledger(redis_client)
-    assert all(store.get(f"queue-{n}", "a") for n in range(100))
+    ledger = Ledger(redis_client)
+    assert all(ledger.get(f"queue-{n}", "a") for n in range(100))
     assert calls(redis_client)["smembers"] <= 2, "once, and once more on a machine that took a second for it"
 
 
 def test_a_queue_that_came_with_another_number_of_shards_since_that_reading_is_refused(
     redis_client: redis.Redis,
 ) -> None:
-    store = Ledger(redis_client)
-    store.add([new("a")])
+    ledger = Ledger(redis_client)
+    ledger.add([new("a")])
     Ledger(redis_client, sharding=Sharding({"mails": 4})).add([new(f"t{n}", queue="mails") for n in range(40)])
     with pytest.raises(StoreMisused, match="mails has 4 registered shards"):
-        store.add([new("one-more", queue="mails")])
+        ledger.add([new("one-more", queue="mails")])
 
 
 def test_a_shard_is_told_in_one_command(redis_client: redis.Redis) -> None:
-    store = Ledger(redis_client)
-    store.add([new("a", delay_ms=LEASE_MS)])
-    store.stats(SHARD)
+    ledger = Ledger(redis_client)
+    ledger.add([new("a", delay_ms=LEASE_MS)])
+    ledger.stats(SHARD)
     redis_client.config_resetstat()
-    assert store.stats(SHARD).scheduled == 1
+    assert ledger.stats(SHARD).scheduled == 1
     made = calls(redis_client)
     assert [made[name] for name in made if name.startswith("evalsha")] == [1]
     assert made["time"] == 1, "the time is told by the script"
 
 
 def test_the_first_claim_in_a_shard_does_no_more_than_the_next(redis_client: redis.Redis) -> None:
-    store = Ledger(redis_client)
-    store.add([new(f"t{n}") for n in range(2)])
+    ledger = Ledger(redis_client)
+    ledger.add([new(f"t{n}") for n in range(2)])
     spent = []
     for _ in range(2):
         redis_client.config_resetstat()
-        assert store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
+        assert ledger.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
         spent.append(redis_client.info("commandstats").get("cmdstat_hdel", {"calls": 0})["calls"])
     assert spent[0] == spent[1], "there is no hour of lateness to be forgotten yet"
 
@@ -97,9 +97,9 @@ def test_a_queue_of_another_number_of_shards_hides_no_other(
     redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     Ledger(redis_client, sharding=Sharding({"mails": 4})).configure("mails", {"max_running": 8})
-    store = Ledger(redis_client)
-    store.add([new("a")])
-    assert [queue.name for queue in Queues(store).every()] == ["default"]
+    ledger = Ledger(redis_client)
+    ledger.add([new("a")])
+    assert [queue.name for queue in Queues(ledger).every()] == ["default"]
     assert "DUECOURSE_SHARDS says 1: run `duecourse reshard mails 1`, or set it to 4" in caplog.text
     with pytest.raises(StoreMisused):
-        Queues(store).get("mails")
+        Queues(ledger).get("mails")

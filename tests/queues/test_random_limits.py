@@ -42,9 +42,9 @@ rates = st.sampled_from([None, Rate(1, 50), Rate(3, 100), Rate(5, 1_000)])
 class LimitMachine(RuleBasedStateMachine):
     """Knows what runs and what was claimed from the answers alone, and what is due from what it did."""
 
-    def __init__(self, store: Ledger, clock: HandClock, check: Callable[[], object]) -> None:
+    def __init__(self, ledger: Ledger, clock: HandClock, check: Callable[[], object]) -> None:
         super().__init__()
-        self.store, self.clock, self.check = store, clock, check
+        self.ledger, self.clock, self.check = ledger, clock, check
         self.settings = QueueSettings()
         self.running: dict[tuple[str, str], Task] = {}
         self.claimed: list[int] = []
@@ -54,7 +54,7 @@ class LimitMachine(RuleBasedStateMachine):
     @rule(tenant=tenants, chosen=st.sets(ids, min_size=1, max_size=8), delay_ms=st.sampled_from([0, 0, 0, 30]))
     def add(self, tenant: str, chosen: set[str], delay_ms: int) -> None:
         free = [id for id in sorted(chosen) if (tenant, id) not in self.running]
-        self.store.add(
+        self.ledger.add(
             [new(id, tenant=tenant, delay_ms=delay_ms, retry=RETRY, on_duplicate=OnDuplicate.REPLACE) for id in free]
         )
         self.due |= {(tenant, id): self.clock.at + delay_ms for id in free}
@@ -71,7 +71,7 @@ class LimitMachine(RuleBasedStateMachine):
     @rule(limit=st.sampled_from([1, 3, 500]))
     def claim(self, limit: int) -> None:
         self._lapse()
-        claim = self.store.claim(SHARD, limit, lease_ms=LEASE_MS)
+        claim = self.ledger.claim(SHARD, limit, lease_ms=LEASE_MS)
         for task in claim.tasks:
             self._begin(task)
         assert bool(claim.backlog) >= bool(self._claimable())
@@ -82,7 +82,7 @@ class LimitMachine(RuleBasedStateMachine):
     def take(self, tenant: str, id: str) -> None:
         self._lapse()
         allowed = self._room() and self._tenant_room(tenant)
-        task = self.store.take(QUEUE, id, tenant, lease_ms=LEASE_MS)
+        task = self.ledger.take(QUEUE, id, tenant, lease_ms=LEASE_MS)
         assert (task is not None) == bool((tenant, id) in self.due and allowed)
         if task:
             self._begin(task)
@@ -91,7 +91,7 @@ class LimitMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     def settle(self, data: st.DataObject, how: Ending, delay_ms: int) -> None:
         chosen = data.draw(st.lists(st.sampled_from(sorted(self.running)), min_size=1, max_size=4, unique=True))
-        self.store.settle(SHARD, [ending(self.running[key], how, delay_ms=delay_ms) for key in chosen])
+        self.ledger.settle(SHARD, [ending(self.running[key], how, delay_ms=delay_ms) for key in chosen])
         for key in chosen:
             del self.running[key]
             self.lapsed.discard(key)
@@ -102,9 +102,9 @@ class LimitMachine(RuleBasedStateMachine):
     def take_away(self, tenant: str, id: str, move: bool) -> None:
         known = (tenant, id) in self.running or (tenant, id) in self.due
         if move:
-            self.store.move(QUEUE, [Move(id, delay_ms=20, force=True)], tenant)
+            self.ledger.move(QUEUE, [Move(id, delay_ms=20, force=True)], tenant)
         elif known:
-            self.store.cancel(QUEUE, [id], force=True, tenant=tenant)
+            self.ledger.cancel(QUEUE, [id], force=True, tenant=tenant)
         self.running.pop((tenant, id), None)
         self.due.pop((tenant, id), None)
         self.lapsed.discard((tenant, id))
@@ -115,13 +115,13 @@ class LimitMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     def extend(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(self.running)))
-        [end] = self.store.extend(SHARD, [lease_of(self.running[key])], 2 * LEASE_MS)
+        [end] = self.ledger.extend(SHARD, [lease_of(self.running[key])], 2 * LEASE_MS)
         self.running[key] = replace(self.running[key], lease_expires_at=end)
 
     @rule()
     def sweep(self) -> None:
         self._lapse()
-        while self.store.sweep(SHARD, retention_ms=50).more:
+        while self.ledger.sweep(SHARD, retention_ms=50).more:
             pass
 
     @rule(ms=st.sampled_from([1, 10, 49, 50, 100, 400, 1_000]))
@@ -146,19 +146,19 @@ class LimitMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_number_is_true(self) -> None:
-        stats = self.store.stats(SHARD)
+        stats = self.ledger.stats(SHARD)
         assert (stats.scheduled, stats.leased) == (len(self.due), len(self.running))
         self.check()
 
     def _bell(self) -> int:
-        return self.store.stats(SHARD).bell_at
+        return self.ledger.stats(SHARD).bell_at
 
     def _set(self, settings: QueueSettings) -> None:
         if settings.rate != self.settings.rate:
-            self.store.configure(QUEUE, {"rate": None})  # a rate counts from when it is set
+            self.ledger.configure(QUEUE, {"rate": None})  # a rate counts from when it is set
             self.claimed.clear()
         self.settings = apply_changes(settings, {})
-        self.store.configure(QUEUE, as_dict(settings))  # type: ignore[arg-type]
+        self.ledger.configure(QUEUE, as_dict(settings))  # type: ignore[arg-type]
 
     def _lapse(self) -> None:
         for key, task in list(self.running.items()):

@@ -30,8 +30,8 @@ DELIVERED = {"handed": Delivery("lambda:work", 100, 50)}
 class Walk:
     """One tenant's tasks, and what callers, workers and ticks may do to them, by chance."""
 
-    def __init__(self, store: Ledger, clock: HandClock, chance: Random) -> None:
-        self.store, self.clock, self.chance = store, clock, chance
+    def __init__(self, ledger: Ledger, clock: HandClock, chance: Random) -> None:
+        self.ledger, self.clock, self.chance = ledger, clock, chance
         self.leased: list[Task] = []
         self.steps: list[Callable[[], object]] = [
             self.add, self.add, self.add, self.claim, self.claim, self.settle, self.settle,
@@ -40,7 +40,7 @@ class Walk:
 
     def add(self) -> object:
         pick = self.chance.choice
-        return self.store.add([
+        return self.ledger.add([
             new(
                 id, kind=pick(["work", "handed"]), tenant="acme", payload=pick(PAYLOADS), group=pick(["", "g"]),
                 delay_ms=pick([0, 0, 40]), deadline_ms=pick([None, 60]), on_duplicate=pick([*OnDuplicate]),
@@ -50,48 +50,48 @@ class Walk:
         ])  # fmt: skip
 
     def claim(self) -> None:
-        self.leased += self.store.claim(SHARD, 3, lease_ms=30, deliveries=self.chance.choice([DELIVERED, {}])).tasks
+        self.leased += self.ledger.claim(SHARD, 3, lease_ms=30, deliveries=self.chance.choice([DELIVERED, {}])).tasks
 
     def settle(self) -> None:
         ends = [Ending.DONE, Ending.AGAIN, Ending.RETRY, Ending.DROP, Ending.RELEASE]
         for task in self.leased[:2]:
-            self.store.settle(SHARD, [ending(task, self.chance.choice(ends), result=self.chance.choice(["", '"x"']))])
+            self.ledger.settle(SHARD, [ending(task, self.chance.choice(ends), result=self.chance.choice(["", '"x"']))])
         self.leased = self.leased[2:]
 
     def cancel(self) -> object:
-        return self.store.cancel("default", IDS[:2], tenant="acme", force=self.chance.random() < 0.5)
+        return self.ledger.cancel("default", IDS[:2], tenant="acme", force=self.chance.random() < 0.5)
 
     def move(self) -> object:
         moves = [Move(id, delay_ms=20, force=self.chance.random() < 0.5, revive=True) for id in IDS[1:3]]
-        return self.store.move("default", moves, "acme")
+        return self.ledger.move("default", moves, "acme")
 
     def replay(self) -> object:
-        return self.store.replay("default", IDS, "acme")
+        return self.ledger.replay("default", IDS, "acme")
 
     def sweep(self) -> object:
-        return self.store.sweep(SHARD, retention_ms=self.chance.choice([0, 50]), dead_retention_ms=100)
+        return self.ledger.sweep(SHARD, retention_ms=self.chance.choice([0, 50]), dead_retention_ms=100)
 
     def limit(self) -> None:
         bytes_, pending = self.chance.choice([(None, None), (9_000, 50), (4_000, 3)])
-        self.store.configure("default", {"tenant_max_bytes": bytes_, "tenant_max_pending": pending})
+        self.ledger.configure("default", {"tenant_max_bytes": bytes_, "tenant_max_pending": pending})
 
     def wait(self) -> None:
         self.clock.advance(self.chance.choice([1, 20, 60]))
 
 
-def walk(store: Ledger, clock: HandClock, chance: Random) -> None:
-    walked = Walk(store, clock, chance)
-    store.configure("default", {"tenant_max_bytes": 9_000})
+def walk(ledger: Ledger, clock: HandClock, chance: Random) -> None:
+    walked = Walk(ledger, clock, chance)
+    ledger.configure("default", {"tenant_max_bytes": 9_000})
     for _ in range(STEPS):
         chance.choice(walked.steps)()
-        redis_ledger.check(store._client)
-    store.configure("default", {"tenant_max_bytes": 1_000_000})
-    while store.sweep(SHARD, retention_ms=1_000_000).more:
+        redis_ledger.check(ledger._client)
+    ledger.configure("default", {"tenant_max_bytes": 1_000_000})
+    while ledger.sweep(SHARD, retention_ms=1_000_000).more:
         pass
-    redis_ledger.check(store._client)
-    tasks = [task for id in IDS if (task := store.get("default", id, "acme"))]
-    counted = int(store._client.hget(keys_of("duecourse", SHARD).meta, "bytes:acme") or 0)
-    waiting = int(store._client.hget(keys_of("duecourse", SHARD).meta, "successors") or 0)
+    redis_ledger.check(ledger._client)
+    tasks = [task for id in IDS if (task := ledger.get("default", id, "acme"))]
+    counted = int(ledger._client.hget(keys_of("duecourse", SHARD).meta, "bytes:acme") or 0)
+    waiting = int(ledger._client.hget(keys_of("duecourse", SHARD).meta, "successors") or 0)
     shown = sum(len(task.payload_json) + len(task.result_json) for task in tasks)
     assert counted == shown if not waiting else counted > shown
 

@@ -17,18 +17,18 @@ FIRST = {"id": "0", "notify": "audit"}
 """A task that comes before the backlog, and whose follow-up comes after all of it in the order of ids."""
 
 
-def pile_up(store: Ledger, clock: HandClock, tenant: str = "-", notify: str = "") -> None:
+def pile_up(ledger: Ledger, clock: HandClock, tenant: str = "-", notify: str = "") -> None:
     """A backlog, half of it due a second ago, half of it in this very millisecond."""
     for due_at in (clock.at - 1_000, clock.at):
         ids = [f"!{due_at}-{n:03}" for n in range(BACKLOG // 2)]
-        store.add([new(id, tenant=tenant, due_at=due_at, notify=notify) for id in ids])
+        ledger.add([new(id, tenant=tenant, due_at=due_at, notify=notify) for id in ids])
 
 
-def first_of(store: Ledger, clock: HandClock, **fields: object) -> Task:
+def first_of(ledger: Ledger, clock: HandClock, **fields: object) -> Task:
     """A task with a follow-up, claimed before the backlog of its tenant."""
-    store.add([new(**FIRST, **{"due_at": clock.at - 2_000} | fields)])
-    [task] = claim(store, 1)
-    pile_up(store, clock)
+    ledger.add([new(**FIRST, **{"due_at": clock.at - 2_000} | fields)])
+    [task] = claim(ledger, 1)
+    pile_up(ledger, clock)
     return task
 
 
@@ -37,128 +37,128 @@ def notification(task: Task) -> str:
 
 
 @pytest.mark.parametrize("later_ms", [0, 1, 5_000])
-def test_it_is_claimed_next(store: Ledger, clock: HandClock, later_ms: int) -> None:
-    task = first_of(store, clock)
+def test_it_is_claimed_next(ledger: Ledger, clock: HandClock, later_ms: int) -> None:
+    task = first_of(ledger, clock)
     clock.advance(later_ms)
-    settle(store, task, Ending.DONE)
-    told, after = claim(store, 2)
+    settle(ledger, task, Ending.DONE)
+    told, after = claim(ledger, 2)
     assert (told.id, told.due_at) == (notification(task), clock.at)
     assert "~" not in after.id
 
 
-def test_it_is_claimed_in_its_tenants_next_turn(store: Ledger, clock: HandClock) -> None:
-    task = first_of(store, clock)
+def test_it_is_claimed_in_its_tenants_next_turn(ledger: Ledger, clock: HandClock) -> None:
+    task = first_of(ledger, clock)
     for tenant in ("a", "b", "z"):
-        pile_up(store, clock, tenant)
-    settle(store, task, Ending.DONE)
-    claimed = claim(store, 4)
+        pile_up(ledger, clock, tenant)
+    settle(ledger, task, Ending.DONE)
+    claimed = claim(ledger, 4)
     assert {one.tenant for one in claimed} == {"-", "a", "b", "z"}
     assert notification(task) in {one.id for one in claimed}
 
 
-def lapse(store: Ledger, clock: HandClock) -> None:
-    first_of(store, clock, retry=RetryPolicy(max_attempts=1))
+def lapse(ledger: Ledger, clock: HandClock) -> None:
+    first_of(ledger, clock, retry=RetryPolicy(max_attempts=1))
     clock.advance(LEASE_MS)
-    claim(store, 1)
+    claim(ledger, 1)
 
 
-def drop(store: Ledger, clock: HandClock) -> None:
-    settle(store, first_of(store, clock), Ending.DROP, detail="no")
-    claim(store, 1)
+def drop(ledger: Ledger, clock: HandClock) -> None:
+    settle(ledger, first_of(ledger, clock), Ending.DROP, detail="no")
+    claim(ledger, 1)
 
 
-def expire(store: Ledger, clock: HandClock) -> None:
-    store.add([new(**FIRST, due_at=clock.at - 2_000, deadline_at=clock.at)])
-    pile_up(store, clock)
-    claim(store, 1)
+def expire(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new(**FIRST, due_at=clock.at - 2_000, deadline_at=clock.at)])
+    pile_up(ledger, clock)
+    claim(ledger, 1)
 
 
 @pytest.mark.parametrize("die", [drop, lapse, expire])
 def test_the_notification_of_a_death_is_claimed_before_all_that_waits(
-    store: Ledger, clock: HandClock, die: Callable[[Ledger, HandClock], None]
+    ledger: Ledger, clock: HandClock, die: Callable[[Ledger, HandClock], None]
 ) -> None:
-    die(store, clock)
-    dead = stored_task(store, "0")
-    assert (dead.status, stored_task(store, notification(dead)).status) == (Status.DEAD, Status.LEASED)
+    die(ledger, clock)
+    dead = stored_task(ledger, "0")
+    assert (dead.status, stored_task(ledger, notification(dead)).status) == (Status.DEAD, Status.LEASED)
 
 
-def test_one_that_was_given_back_or_whose_lease_lapsed_is_first_again(store: Ledger, clock: HandClock) -> None:
-    task = first_of(store, clock)
-    settle(store, task, Ending.DONE)
-    settle(store, claim(store, 1)[0], Ending.RELEASE)
-    [told] = claim(store, 1)
+def test_one_that_was_given_back_or_whose_lease_lapsed_is_first_again(ledger: Ledger, clock: HandClock) -> None:
+    task = first_of(ledger, clock)
+    settle(ledger, task, Ending.DONE)
+    settle(ledger, claim(ledger, 1)[0], Ending.RELEASE)
+    [told] = claim(ledger, 1)
     clock.advance(LEASE_MS)
-    assert [told.id] == [one.id for one in claim(store, 1)] == [notification(task)]
+    assert [told.id] == [one.id for one in claim(ledger, 1)] == [notification(task)]
 
 
-def test_one_that_is_moved_to_now_or_replayed_is_first_again(store: Ledger, clock: HandClock) -> None:
-    task = first_of(store, clock)
-    settle(store, task, Ending.DONE)
-    store.move(QUEUE, [Move(notification(task), delay_ms=5_000)])
-    assert "~" not in claim(store, 1)[0].id
-    store.move(QUEUE, [Move(notification(task), delay_ms=0)])
-    [told] = claim(store, 1)
-    settle(store, told, Ending.DROP, detail="no")
-    store.replay(QUEUE, [told.id])
-    assert [one.id for one in claim(store, 1)] == [told.id]
+def test_one_that_is_moved_to_now_or_replayed_is_first_again(ledger: Ledger, clock: HandClock) -> None:
+    task = first_of(ledger, clock)
+    settle(ledger, task, Ending.DONE)
+    ledger.move(QUEUE, [Move(notification(task), delay_ms=5_000)])
+    assert "~" not in claim(ledger, 1)[0].id
+    ledger.move(QUEUE, [Move(notification(task), delay_ms=0)])
+    [told] = claim(ledger, 1)
+    settle(ledger, told, Ending.DROP, detail="no")
+    ledger.replay(QUEUE, [told.id])
+    assert [one.id for one in claim(ledger, 1)] == [told.id]
 
 
-def test_one_that_failed_comes_at_the_end_of_its_wait_like_any_task(store: Ledger, clock: HandClock) -> None:
-    settle(store, first_of(store, clock), Ending.DONE)
-    [told] = claim(store, 1)
-    settle(store, told, Ending.RETRY, delay_ms=10)
-    assert "~" not in claim(store, 1)[0].id
-    assert stored_task(store, told.id).due_at == clock.at + 10
+def test_one_that_failed_comes_at_the_end_of_its_wait_like_any_task(ledger: Ledger, clock: HandClock) -> None:
+    settle(ledger, first_of(ledger, clock), Ending.DONE)
+    [told] = claim(ledger, 1)
+    settle(ledger, told, Ending.RETRY, delay_ms=10)
+    assert "~" not in claim(ledger, 1)[0].id
+    assert stored_task(ledger, told.id).due_at == clock.at + 10
 
 
-def test_one_that_waited_for_room_at_its_target_is_first_again(store: Ledger, clock: HandClock) -> None:
+def test_one_that_waited_for_room_at_its_target_is_first_again(ledger: Ledger, clock: HandClock) -> None:
     deliveries = {"audit": Delivery("lambda:audit", 1, LEASE_MS)}
-    store.add([new("out", kind="audit", due_at=clock.at - 3_000)])
-    [out] = store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=deliveries).tasks
-    task = first_of(store, clock)
-    settle(store, task, Ending.DONE)
-    [behind] = store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=deliveries).tasks
+    ledger.add([new("out", kind="audit", due_at=clock.at - 3_000)])
+    [out] = ledger.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=deliveries).tasks
+    task = first_of(ledger, clock)
+    settle(ledger, task, Ending.DONE)
+    [behind] = ledger.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=deliveries).tasks
     assert "~" not in behind.id
-    settle(store, out, Ending.DONE)
-    [told] = store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=deliveries).tasks
+    settle(ledger, out, Ending.DONE)
+    [told] = ledger.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=deliveries).tasks
     assert told.id == notification(task)
 
 
-def test_the_backlog_is_worked_all_the_same(store: Ledger, clock: HandClock) -> None:
-    pile_up(store, clock, notify="audit")
+def test_the_backlog_is_worked_all_the_same(ledger: Ledger, clock: HandClock) -> None:
+    pile_up(ledger, clock, notify="audit")
     turns = []
     for _ in range(20):
-        [task] = claim(store, 1)
+        [task] = claim(ledger, 1)
         turns.append("~" in task.id)
-        store.settle(SHARD, [ending(task, Ending.DONE)])
+        ledger.settle(SHARD, [ending(task, Ending.DONE)])
         clock.advance(1)
     assert turns == [False, True] * 10
 
 
-def test_how_old_the_backlog_is_is_told_as_before(store: Ledger, clock: HandClock) -> None:
-    task = first_of(store, clock)
-    settle(store, task, Ending.DONE)
-    assert clock.at - 1_001 <= store.stats(SHARD).oldest_due_at <= clock.at - 1_000
+def test_how_old_the_backlog_is_is_told_as_before(ledger: Ledger, clock: HandClock) -> None:
+    task = first_of(ledger, clock)
+    settle(ledger, task, Ending.DONE)
+    assert clock.at - 1_001 <= ledger.stats(SHARD).oldest_due_at <= clock.at - 1_000
 
 
-def test_pages_show_it_once_and_leave_nothing_out(store: Ledger, clock: HandClock) -> None:
-    task = first_of(store, clock)
-    settle(store, task, Ending.DONE)
+def test_pages_show_it_once_and_leave_nothing_out(ledger: Ledger, clock: HandClock) -> None:
+    task = first_of(ledger, clock)
+    settle(ledger, task, Ending.DONE)
     shown: list[str] = []
-    page = store.page(QUEUE, TaskFilter(), None, 100)
+    page = ledger.page(QUEUE, TaskFilter(), None, 100)
     while page.next:
         shown += [one.id for one in page.tasks]
-        page = store.page(QUEUE, TaskFilter(), page.next, 100)
+        page = ledger.page(QUEUE, TaskFilter(), page.next, 100)
     shown += [one.id for one in page.tasks]
     assert len(shown) == len(set(shown)) == BACKLOG + 2
     assert notification(task) in shown
 
 
-def test_one_that_is_due_before_all_else_stands_at_its_own_time(store: Ledger, clock: HandClock) -> None:
-    store.add([new(**FIRST)])
-    [task] = claim(store, 1)
-    store.add([new("later", delay_ms=5)])
-    settle(store, task, Ending.DONE)
-    assert clock.at - 1 <= store.stats(SHARD).oldest_due_at <= clock.at
+def test_one_that_is_due_before_all_else_stands_at_its_own_time(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new(**FIRST)])
+    [task] = claim(ledger, 1)
+    ledger.add([new("later", delay_ms=5)])
+    settle(ledger, task, Ending.DONE)
+    assert clock.at - 1 <= ledger.stats(SHARD).oldest_due_at <= clock.at
     clock.advance(5)
-    assert [one.id for one in claim(store)] == [notification(task), "later"]
+    assert [one.id for one in claim(ledger)] == [notification(task), "later"]

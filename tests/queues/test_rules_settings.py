@@ -20,25 +20,25 @@ ALL = QueueSettings(True, 9, Rate(10, 1_000), 8, 0, 60_000, 5_000)
 HOUR_MS = 3_600_000
 
 
-def test_a_queue_that_was_never_set_has_no_limits(store: Ledger) -> None:
-    assert store.settings_of(["default"])[0] == QueueSettings() == store.stats(SHARD).settings
+def test_a_queue_that_was_never_set_has_no_limits(ledger: Ledger) -> None:
+    assert ledger.settings_of(["default"])[0] == QueueSettings() == ledger.stats(SHARD).settings
     assert QueueSettings().priority == DEFAULT_PRIORITY
 
 
-def test_what_is_given_changes_and_the_rest_stays(store: Ledger) -> None:
-    store.configure("default", as_dict(ALL))
-    assert store.settings_of(["default"])[0] == ALL
-    store.configure("default", {"max_running": 5, "paused": False})
-    assert store.settings_of(["default"])[0] == replace(ALL, max_running=5, paused=False)
-    store.configure("default", {})
-    assert store.settings_of(["default"])[0] == replace(ALL, max_running=5, paused=False)
+def test_what_is_given_changes_and_the_rest_stays(ledger: Ledger) -> None:
+    ledger.configure("default", as_dict(ALL))
+    assert ledger.settings_of(["default"])[0] == ALL
+    ledger.configure("default", {"max_running": 5, "paused": False})
+    assert ledger.settings_of(["default"])[0] == replace(ALL, max_running=5, paused=False)
+    ledger.configure("default", {})
+    assert ledger.settings_of(["default"])[0] == replace(ALL, max_running=5, paused=False)
 
 
 @pytest.mark.parametrize("name", QueueSettings.__slots__)
-def test_none_clears_one_setting(store: Ledger, name: str) -> None:
-    store.configure("default", as_dict(ALL))
-    store.configure("default", {name: None})
-    assert store.settings_of(["default"])[0] == replace(ALL, **{name: getattr(QueueSettings(), name)})
+def test_none_clears_one_setting(ledger: Ledger, name: str) -> None:
+    ledger.configure("default", as_dict(ALL))
+    ledger.configure("default", {name: None})
+    assert ledger.settings_of(["default"])[0] == replace(ALL, **{name: getattr(QueueSettings(), name)})
 
 
 def test_a_default_that_is_none_sets_nothing(sharded: Ledger) -> None:
@@ -49,35 +49,35 @@ def test_a_default_that_is_none_sets_nothing(sharded: Ledger) -> None:
     assert sharded.settings_of(["default"])[0].max_running == 8
 
 
-def test_settings_may_come_before_the_first_task_and_are_of_one_queue(store: Ledger) -> None:
-    store.configure("one", {"max_running": 1})
-    assert store.shards() == [Shard("one")]
+def test_settings_may_come_before_the_first_task_and_are_of_one_queue(ledger: Ledger) -> None:
+    ledger.configure("one", {"max_running": 1})
+    assert ledger.shards() == [Shard("one")]
     for queue in ("one", "two"):
-        store.add([new(f"t{n}", queue=queue) for n in range(3)])
-    assert [len(store.claim(Shard(q), 5, lease_ms=LEASE_MS).tasks) for q in ("one", "two")] == [1, 3]
+        ledger.add([new(f"t{n}", queue=queue) for n in range(3)])
+    assert [len(ledger.claim(Shard(q), 5, lease_ms=LEASE_MS).tasks) for q in ("one", "two")] == [1, 3]
 
 
-def test_the_queues_lease_goes_before_the_callers(store: Ledger, clock: HandClock) -> None:
-    store.configure("default", {"lease_ms": 70})
-    assert claim_one(store).lease_expires_at == stored_task(store).lease_expires_at == clock.at + 70
-    store.configure("default", {"lease_ms": None})
-    assert claim_one(store, "b").lease_expires_at == clock.at + LEASE_MS
+def test_the_queues_lease_goes_before_the_callers(ledger: Ledger, clock: HandClock) -> None:
+    ledger.configure("default", {"lease_ms": 70})
+    assert claim_one(ledger).lease_expires_at == stored_task(ledger).lease_expires_at == clock.at + 70
+    ledger.configure("default", {"lease_ms": None})
+    assert claim_one(ledger, "b").lease_expires_at == clock.at + LEASE_MS
 
 
-def test_the_queues_retention_goes_before_the_callers(store: Ledger, clock: HandClock) -> None:
-    store.configure("default", {"retention_ms": 100})
-    settle(store, claim_one(store), Ending.DONE)
+def test_the_queues_retention_goes_before_the_callers(ledger: Ledger, clock: HandClock) -> None:
+    ledger.configure("default", {"retention_ms": 100})
+    settle(ledger, claim_one(ledger), Ending.DONE)
     clock.advance(99)
-    assert store.sweep(SHARD, retention_ms=1).pruned == 0
+    assert ledger.sweep(SHARD, retention_ms=1).pruned == 0
     clock.advance(1)
-    assert store.sweep(SHARD, retention_ms=HOUR_MS).pruned == 1
+    assert ledger.sweep(SHARD, retention_ms=HOUR_MS).pruned == 1
 
 
-def test_a_claim_tells_the_queues_priority(store: Ledger) -> None:
-    assert store.claim(SHARD, 1, lease_ms=LEASE_MS).priority == DEFAULT_PRIORITY
+def test_a_claim_tells_the_queues_priority(ledger: Ledger) -> None:
+    assert ledger.claim(SHARD, 1, lease_ms=LEASE_MS).priority == DEFAULT_PRIORITY
     for priority in (0, 9):
-        store.configure("default", {"priority": priority})
-        assert store.claim(SHARD, 1, lease_ms=LEASE_MS).priority == priority
+        ledger.configure("default", {"priority": priority})
+        assert ledger.claim(SHARD, 1, lease_ms=LEASE_MS).priority == priority
 
 
 def test_each_shard_gets_its_part_of_each_limit(sharded: Ledger) -> None:
@@ -106,83 +106,83 @@ def test_a_limit_that_cannot_be_divided_is_refused_and_changes_nothing(sharded: 
     assert sharded.settings_of(["default"])[0] == QueueSettings(max_running=50)
 
 
-def work(store: Ledger) -> None:
+def work(ledger: Ledger) -> None:
     """Claim what is due, and begin and end it at once."""
-    store.settle(SHARD, [ending(task, Ending.DONE).with_lateness(task, 0) for task in claim(store)])
+    ledger.settle(SHARD, [ending(task, Ending.DONE).with_lateness(task, 0) for task in claim(ledger)])
 
 
-def test_the_lateness_of_what_was_worked_is_known(store: Ledger, clock: HandClock) -> None:
-    assert store.lateness_of([SHARD])[0] == {}
-    store.add([new(f"t{n}") for n in range(99)])
+def test_the_lateness_of_what_was_worked_is_known(ledger: Ledger, clock: HandClock) -> None:
+    assert ledger.lateness_of([SHARD])[0] == {}
+    ledger.add([new(f"t{n}") for n in range(99)])
     clock.advance(3)
-    work(store)
-    store.add([new("late")])
+    work(ledger)
+    ledger.add([new("late")])
     clock.advance(20_000)
-    work(store)
-    lateness = store.lateness_of([SHARD])[0]
+    work(ledger)
+    lateness = ledger.lateness_of([SHARD])[0]
     assert sum(lateness.values()) == 100
     assert quantile(lateness, 0.99) == 3
     assert 20_000 <= (quantile(lateness, 1) or 0) <= 22_500
 
 
-def test_the_lateness_of_all_that_one_settle_ends_is_known(store: Ledger, clock: HandClock) -> None:
-    store.add([new(f"{tenant}{n}", tenant=tenant, delay_ms=n) for tenant in "ab" for n in range(50)])
+def test_the_lateness_of_all_that_one_settle_ends_is_known(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new(f"{tenant}{n}", tenant=tenant, delay_ms=n) for tenant in "ab" for n in range(50)])
     clock.advance(1_000)
-    work(store)
+    work(ledger)
     late = list(range(951, 1_001)) * 2
-    assert store.lateness_of([SHARD])[0] == Counter(map(bucket_of, late))
+    assert ledger.lateness_of([SHARD])[0] == Counter(map(bucket_of, late))
 
 
-def test_lateness_is_that_of_the_last_hour(store: Ledger, clock: HandClock) -> None:
+def test_lateness_is_that_of_the_last_hour(ledger: Ledger, clock: HandClock) -> None:
     for n in range(30):
-        store.add([new(f"t{n}")])
+        ledger.add([new(f"t{n}")])
         clock.advance(n)
-        work(store)
+        work(ledger)
         clock.advance(HOUR_MS // 12 - n)
-        assert sum(store.lateness_of([SHARD])[0].values()) == min(n + 1, 12)
+        assert sum(ledger.lateness_of([SHARD])[0].values()) == min(n + 1, 12)
     clock.advance(HOUR_MS // 2)
-    assert sum(store.lateness_of([SHARD])[0].values()) == 6
+    assert sum(ledger.lateness_of([SHARD])[0].values()) == 6
     clock.advance(HOUR_MS)
-    assert store.lateness_of([SHARD])[0] == {}
-    add = store.add([new("again")])
+    assert ledger.lateness_of([SHARD])[0] == {}
+    add = ledger.add([new("again")])
     assert add
-    work(store)
-    assert sum(store.lateness_of([SHARD])[0].values()) == 1
+    work(ledger)
+    assert sum(ledger.lateness_of([SHARD])[0].values()) == 1
 
 
-def test_a_shard_is_counted_without_what_waits_behind_a_lease(store: Ledger) -> None:
-    task = claim_one(store)
-    store.add([new(on_duplicate="replace")])
-    store.add([new(on_duplicate="replace")])
-    assert store.stats(SHARD)[:2] == (0, 1)
-    store.cancel("default", [task.id], force=True)
-    assert store.stats(SHARD)[:3] == (0, 0, 1)
+def test_a_shard_is_counted_without_what_waits_behind_a_lease(ledger: Ledger) -> None:
+    task = claim_one(ledger)
+    ledger.add([new(on_duplicate="replace")])
+    ledger.add([new(on_duplicate="replace")])
+    assert ledger.stats(SHARD)[:2] == (0, 1)
+    ledger.cancel("default", [task.id], force=True)
+    assert ledger.stats(SHARD)[:3] == (0, 0, 1)
 
 
 DEFAULT: QueueChanges = {"max_running": 4, "tenant_max_running": 3}
 
 
-def limits(store: Ledger) -> tuple[int | None, int | None]:
-    settings = store.settings_of(["default"])[0]
+def limits(ledger: Ledger) -> tuple[int | None, int | None]:
+    settings = ledger.settings_of(["default"])[0]
     return settings.max_running, settings.tenant_max_running
 
 
-def test_a_tenants_part_is_a_default_where_the_whole_is_one(store: Ledger) -> None:
-    store.configure("default", {"max_running": 4}, default=True)
-    store.configure("default", DEFAULT, default=True)
-    assert limits(store) == (4, 3), "also where the whole alone was a default before"
-    store.configure("default", {"max_running": 100})
-    store.configure("default", DEFAULT, default=True)
-    assert limits(store) == (100, None), "an operator's limit is for every tenant"
-    store.configure("default", {"tenant_max_running": 50})
-    store.configure("default", {"max_running": 80})
-    store.configure("default", DEFAULT, default=True)
-    assert limits(store) == (80, 50)
-    store.configure("default", {"max_running": None, "tenant_max_running": None})
-    store.configure("default", DEFAULT, default=True)
-    assert limits(store) == (4, 3)
-    store.configure("default", {"max_running": 9, "tenant_max_running": 2})
-    assert limits(store) == (9, 2)
+def test_a_tenants_part_is_a_default_where_the_whole_is_one(ledger: Ledger) -> None:
+    ledger.configure("default", {"max_running": 4}, default=True)
+    ledger.configure("default", DEFAULT, default=True)
+    assert limits(ledger) == (4, 3), "also where the whole alone was a default before"
+    ledger.configure("default", {"max_running": 100})
+    ledger.configure("default", DEFAULT, default=True)
+    assert limits(ledger) == (100, None), "an operator's limit is for every tenant"
+    ledger.configure("default", {"tenant_max_running": 50})
+    ledger.configure("default", {"max_running": 80})
+    ledger.configure("default", DEFAULT, default=True)
+    assert limits(ledger) == (80, 50)
+    ledger.configure("default", {"max_running": None, "tenant_max_running": None})
+    ledger.configure("default", DEFAULT, default=True)
+    assert limits(ledger) == (4, 3)
+    ledger.configure("default", {"max_running": 9, "tenant_max_running": 2})
+    assert limits(ledger) == (9, 2)
 
 
 @pytest.mark.parametrize(
@@ -190,12 +190,12 @@ def test_a_tenants_part_is_a_default_where_the_whole_is_one(store: Ledger) -> No
     [(None, False), ({"tenant_max_running": 2}, True), ({"max_running": 2}, True), ({"priority": 3}, True)],
 )
 def test_a_queue_with_defaults_alone_is_forgotten_and_one_with_a_setting_of_its_own_is_not(
-    store: Ledger, clock: HandClock, own: QueueChanges | None, is_kept: bool
+    ledger: Ledger, clock: HandClock, own: QueueChanges | None, is_kept: bool
 ) -> None:
     if own:
-        store.configure("default", own)
-    store.configure("default", DEFAULT, default=True)
+        ledger.configure("default", own)
+    ledger.configure("default", DEFAULT, default=True)
     for _ in range(3):
-        store.sweep_all(store.shards() or [SHARD], retention_ms=0, dead_retention_ms=0)
+        ledger.sweep_all(ledger.shards() or [SHARD], retention_ms=0, dead_retention_ms=0)
         clock.advance(FORGET_MS)
-    assert bool(store.shards()) == is_kept
+    assert bool(ledger.shards()) == is_kept

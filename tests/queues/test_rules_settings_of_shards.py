@@ -30,14 +30,14 @@ def shards() -> list[Shard]:
     return [Shard("default", number) for number in range(SHARDS)]
 
 
-def sweep(store: Ledger) -> None:
-    store.sweep_all(shards(), retention_ms=1_000)
+def sweep(ledger: Ledger) -> None:
+    ledger.sweep_all(shards(), retention_ms=1_000)
 
 
-def settings(store: Ledger) -> tuple[QueueSettings, Sequence[QueueSettings]]:
+def settings(ledger: Ledger) -> tuple[QueueSettings, Sequence[QueueSettings]]:
     """Those of the queue, and those of each shard."""
-    [whole] = store.settings_of(["default"])
-    return whole, [store.stats(shard).settings for shard in shards()]
+    [whole] = ledger.settings_of(["default"])
+    return whole, [ledger.stats(shard).settings for shard in shards()]
 
 
 def parts(whole: QueueSettings) -> list[QueueSettings]:
@@ -160,7 +160,7 @@ def test_a_default_that_is_cut_off_is_carried_on_as_a_default(sharded: Ledger) -
     assert settings(sharded) == (whole, parts(whole))
 
 
-def test_a_queue_of_one_shard_has_no_version(store: Ledger) -> None:
-    store.configure("default", BEFORE)
-    store.configure("default", {"max_running": 1}, default=True)
-    assert cast(Ledger, store)._scripts.command("HGET", keys_of("duecourse", Shard()).meta, "revision") is None
+def test_a_queue_of_one_shard_has_no_version(ledger: Ledger) -> None:
+    ledger.configure("default", BEFORE)
+    ledger.configure("default", {"max_running": 1}, default=True)
+    assert cast(Ledger, ledger)._scripts.command("HGET", keys_of("duecourse", Shard()).meta, "revision") is None

@@ -23,8 +23,8 @@ def elsewhere(id: str = "a") -> str:
     return next(group for group in groups if Sharding({"default": SHARDS}).of("default", id, group) != home)
 
 
-def claim_all(store: Ledger) -> dict[Shard, list[str]]:
-    return {shard: sorted(t.id for t in store.claim(shard, 100, lease_ms=LEASE_MS).tasks) for shard in EVERY}
+def claim_all(ledger: Ledger) -> dict[Shard, list[str]]:
+    return {shard: sorted(t.id for t in ledger.claim(shard, 100, lease_ms=LEASE_MS).tasks) for shard in EVERY}
 
 
 def test_tasks_are_spread_by_the_crc_32_of_their_ids(sharded: Ledger) -> None:

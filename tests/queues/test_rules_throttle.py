@@ -16,29 +16,29 @@ LIMITS: dict[ThrottleReason, QueueChanges] = {
 
 
 @pytest.mark.parametrize("hold", LIMITS)
-def test_what_holds_a_tenants_tasks_back(store: Ledger, clock: HandClock, hold: ThrottleReason) -> None:
-    store.add([new(f"t{n}", tenant="t") for n in range(3)])
-    store.configure("default", {**LIMITS[hold], "paused": False})
-    assert len(claim(store, 1)) == 1
-    assert store.throttle(SHARD, "t") == Throttle(now=clock.at)
+def test_what_holds_a_tenants_tasks_back(ledger: Ledger, clock: HandClock, hold: ThrottleReason) -> None:
+    ledger.add([new(f"t{n}", tenant="t") for n in range(3)])
+    ledger.configure("default", {**LIMITS[hold], "paused": False})
+    assert len(claim(ledger, 1)) == 1
+    assert ledger.throttle(SHARD, "t") == Throttle(now=clock.at)
     clock.advance(300)
-    store.configure("default", LIMITS[hold])
-    claim(store)
+    ledger.configure("default", LIMITS[hold])
+    claim(ledger)
     until = clock.at + 700 if hold is ThrottleReason.RATE else 0
-    assert store.throttle(SHARD, "t") == Throttle(hold, until, clock.at)
-    other = store.throttle(SHARD, "other").reason
+    assert ledger.throttle(SHARD, "t") == Throttle(hold, until, clock.at)
+    other = ledger.throttle(SHARD, "other").reason
     assert other is (None if hold is ThrottleReason.TENANT_MAX_RUNNING else hold)
-    store.configure("default", dict.fromkeys(LIMITS[hold]))
-    assert store.throttle(SHARD, "t") == Throttle(now=clock.at)
+    ledger.configure("default", dict.fromkeys(LIMITS[hold]))
+    assert ledger.throttle(SHARD, "t") == Throttle(now=clock.at)
 
 
 def test_a_window_that_has_opened_holds_nothing_back_before_a_claim_has_seen_it(
-    store: Ledger, clock: HandClock
+    ledger: Ledger, clock: HandClock
 ) -> None:
-    store.configure("default", {"rate": Rate(1, 1_000)})
-    store.add([new("a"), new("b")])
-    claim(store)
+    ledger.configure("default", {"rate": Rate(1, 1_000)})
+    ledger.add([new("a"), new("b")])
+    claim(ledger)
     clock.advance(999)
-    assert store.throttle(SHARD).until == clock.at + 1
+    assert ledger.throttle(SHARD).until == clock.at + 1
     clock.advance(1)
-    assert store.throttle(SHARD) == Throttle(now=clock.at)
+    assert ledger.throttle(SHARD) == Throttle(now=clock.at)

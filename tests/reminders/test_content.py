@@ -28,7 +28,9 @@ DAY = 24 * HOUR
 STARTS = START + 10 * DAY
 PEOPLE = tuple(Recipient(f"R{n}", Channel.EMAIL, f"r{n}@example.com") for n in range(10))
 LONG = "x" * 4_000
-REVIEW = Reminder("review", "Review", STARTS, (HOUR, MINUTE), PEOPLE, LONG + " {{ data.room }}", "", {"room": "4"})
+REVIEW = Reminder(
+    "review", "Review", (HOUR, MINUTE), PEOPLE, LONG + " {{ data.room }}", "", {"room": "4"}, starts_at=STARTS
+)
 MESSAGES = len(PEOPLE) * 2
 
 
@@ -47,7 +49,7 @@ class Post:
 
 
 class Ledger(EmbeddedLedger):
-    """A store that fails at an add of messages when told to: all before it has happened."""
+    """A ledger that fails at an add of messages when told to: all before it has happened."""
 
     broken = False
 
@@ -62,8 +64,8 @@ class Ledger(EmbeddedLedger):
 class Scene:
     """An App on a ledger in memory, whose mails are kept."""
 
-    def __init__(self, app: App, store: Ledger, clock: HandClock, post: Post) -> None:
-        self.app, self.store, self.clock, self.post = app, store, clock, post
+    def __init__(self, app: App, ledger: Ledger, clock: HandClock, post: Post) -> None:
+        self.app, self.ledger, self.clock, self.post = app, ledger, clock, post
         self.reminders = app.one_off_reminders
 
     def run(self) -> None:
@@ -77,14 +79,14 @@ class Scene:
             self.run()
 
     def messages(self, id: str = "review") -> list[Task]:
-        return self.store.group(QUEUE, id)
+        return self.ledger.group(QUEUE, id)
 
 
 @pytest.fixture(params=[1, 5], ids=["one shard", "five shards"])
 def scene(request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Scene]:
-    store, post = Ledger(clock, Sharding({QUEUE: request.param})), Post()
-    with wired_with(Settings(), store=store, senders={Channel.EMAIL: post}) as app:
-        yield Scene(app, store, clock, post)
+    ledger, post = Ledger(clock, Sharding({QUEUE: request.param})), Post()
+    with wired_with(Settings(), ledger=ledger, senders={Channel.EMAIL: post}) as app:
+        yield Scene(app, ledger, clock, post)
 
 
 def test_each_message_holds_the_content_and_is_sent_whole(scene: Scene) -> None:
@@ -97,11 +99,11 @@ def test_each_message_holds_the_content_and_is_sent_whole(scene: Scene) -> None:
 
 
 def test_an_add_that_was_cut_off_leaves_nothing_and_the_same_add_makes_it_whole(scene: Scene) -> None:
-    scene.store.broken = True
+    scene.ledger.broken = True
     with pytest.raises(StoreUnavailable):
         scene.reminders.add(REVIEW)
-    assert scene.store.shards() == []
-    scene.store.broken = False
+    assert scene.ledger.shards() == []
+    scene.ledger.broken = False
     assert scene.reminders.add(REVIEW).created
     scene.run_at(STARTS - MINUTE)
     assert len(scene.post.sent) == MESSAGES
@@ -109,7 +111,7 @@ def test_an_add_that_was_cut_off_leaves_nothing_and_the_same_add_makes_it_whole(
 
 def test_a_dead_message_has_its_content_whenever_it_is_replayed(scene: Scene) -> None:
     scene.post.rejected = {PEOPLE[0].address}
-    early = REVIEW._replace(leads_ms=(9 * DAY, MINUTE))
+    early = replace(REVIEW, leads_ms=(9 * DAY, MINUTE))
     scene.reminders.add(early)
     scene.run_at(STARTS - 9 * DAY)
     [dead] = [task for task in scene.messages() if task.status is Status.DEAD]
@@ -122,11 +124,11 @@ def test_a_dead_message_has_its_content_whenever_it_is_replayed(scene: Scene) ->
 
 def test_a_dead_message_of_a_reminder_that_was_replaced_says_what_it_said(scene: Scene) -> None:
     scene.post.rejected = {PEOPLE[0].address}
-    scene.reminders.add(REVIEW._replace(leads_ms=(9 * DAY,)))
+    scene.reminders.add(replace(REVIEW, leads_ms=(9 * DAY,)))
     scene.run_at(STARTS - 9 * DAY)
     [dead] = [task for task in scene.messages() if task.status is Status.DEAD]
     scene.post.rejected = set()
-    assert scene.reminders.add(REVIEW._replace(leads_ms=(MINUTE,), data={"room": "5"})).created
+    assert scene.reminders.add(replace(REVIEW, leads_ms=(MINUTE,), data={"room": "5"})).created
     scene.app.tasks.replay(QUEUE, dead.id)
     scene.run()
     assert scene.post.sent[-1].text == LONG + " 4\n"
@@ -151,10 +153,10 @@ def test_a_reminder_is_shown_and_previewed_with_its_content(scene: Scene) -> Non
 
 
 def test_credentials_in_a_content_are_sealed_shown_to_nobody_and_sent(clock: HandClock) -> None:
-    store, post = Ledger(clock), Post()
-    secret = REVIEW._replace(message=LONG + " {{ data.token }}", data={"token": "hidden-9f2e"})
-    with wired_with(Settings(), store=store, wrapping=LOCAL_KEY, senders={Channel.EMAIL: post}) as app:
-        scene = Scene(app, store, clock, post)
+    ledger, post = Ledger(clock), Post()
+    secret = replace(REVIEW, message=LONG + " {{ data.token }}", data={"token": "hidden-9f2e"})
+    with wired_with(Settings(), ledger=ledger, wrapping=LOCAL_KEY, senders={Channel.EMAIL: post}) as app:
+        scene = Scene(app, ledger, clock, post)
         scene.reminders.add(secret)
         assert not scene.reminders.add(secret).created
         assert "hidden" not in "".join(task.payload_json for task in scene.messages())
@@ -165,26 +167,26 @@ def test_credentials_in_a_content_are_sealed_shown_to_nobody_and_sent(clock: Han
     assert {message.text for message in post.sent} == {LONG + " hidden-9f2e\n"}
 
 
-def test_each_message_counts_its_content_towards_a_quota_of_bytes(store: EmbeddedLedger) -> None:
-    with wired_with(Settings(), store=store) as app:
-        store.configure(QUEUE, {"tenant_max_bytes": MESSAGES * len(LONG)})
+def test_each_message_counts_its_content_towards_a_quota_of_bytes(ledger: EmbeddedLedger) -> None:
+    with wired_with(Settings(), ledger=ledger) as app:
+        ledger.configure(QUEUE, {"tenant_max_bytes": MESSAGES * len(LONG)})
         with pytest.raises(BeyondQuota, match="recipients"):
             app.one_off_reminders.add(REVIEW, "acme")
-        assert store.group(QUEUE, "review", "acme") == []
-        store.configure(QUEUE, {"tenant_max_bytes": MESSAGES * (len(LONG) + 400)})
+        assert ledger.group(QUEUE, "review", "acme") == []
+        ledger.configure(QUEUE, {"tenant_max_bytes": MESSAGES * (len(LONG) + 400)})
         assert app.one_off_reminders.add(REVIEW, "acme").created
 
 
-def test_a_quota_of_as_many_tasks_as_messages_holds_them(store: EmbeddedLedger) -> None:
-    with wired_with(Settings(), store=store) as app:
-        store.configure(QUEUE, {"tenant_max_pending": MESSAGES})
+def test_a_quota_of_as_many_tasks_as_messages_holds_them(ledger: EmbeddedLedger) -> None:
+    with wired_with(Settings(), ledger=ledger) as app:
+        ledger.configure(QUEUE, {"tenant_max_pending": MESSAGES})
         assert app.one_off_reminders.add(REVIEW, "acme").created
 
 
-def test_a_reminder_that_waits_for_its_quota_is_added_after_that_wait(clock: HandClock, store: EmbeddedLedger) -> None:
-    with wired_with(Settings(), store=store) as app:
-        store.configure(QUEUE, {"tenant_adds_per_minute": MESSAGES})
-        assert app.one_off_reminders.add(REVIEW._replace(id="other"), "acme").created
+def test_a_reminder_that_waits_for_its_quota_is_added_after_that_wait(clock: HandClock, ledger: EmbeddedLedger) -> None:
+    with wired_with(Settings(), ledger=ledger) as app:
+        ledger.configure(QUEUE, {"tenant_adds_per_minute": MESSAGES})
+        assert app.one_off_reminders.add(replace(REVIEW, id="other"), "acme").created
         with pytest.raises(QuotaExceeded) as rejected:
             app.one_off_reminders.add(REVIEW, "acme")
         clock.advance(rejected.value.wait_ms)
@@ -193,11 +195,11 @@ def test_a_reminder_that_waits_for_its_quota_is_added_after_that_wait(clock: Han
 
 TOO_MUCH = "x" * (MAX_BYTES // MESSAGES)
 LARGE = {
-    "subject": REVIEW._replace(subject=TOO_MUCH),
-    "message": REVIEW._replace(message=TOO_MUCH),
-    "html": REVIEW._replace(html=TOO_MUCH),
-    "data": REVIEW._replace(data={"text": TOO_MUCH}),
-    "recipients": REVIEW._replace(recipients=tuple(replace(one, name=TOO_MUCH) for one in PEOPLE)),
+    "subject": replace(REVIEW, subject=TOO_MUCH),
+    "message": replace(REVIEW, message=TOO_MUCH),
+    "html": replace(REVIEW, html=TOO_MUCH),
+    "data": replace(REVIEW, data={"text": TOO_MUCH}),
+    "recipients": replace(REVIEW, recipients=tuple(replace(one, name=TOO_MUCH) for one in PEOPLE)),
 }
 
 
@@ -209,4 +211,4 @@ def test_messages_over_the_bound_are_rejected_by_their_largest_field(scene: Scen
         [problem] = rejected.value.problems
         assert problem.field == field
         assert re.search(rf"^500,.* bytes in each of 20 messages.* over {MAX_BYTES:,}: shorten it", problem.problem)
-    assert scene.store.shards() == []
+    assert scene.ledger.shards() == []

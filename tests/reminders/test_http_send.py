@@ -42,11 +42,11 @@ def test_a_lease_that_is_lost_sends_nothing(case: str, outbox: Outbox) -> None:
     assert (answer["stale"], answer["done"], outbox.sent) == (1, 0, [])
 
 
-def leased(store: EmbeddedLedger, channel: Channel = Channel.EMAIL) -> Task:
+def leased(ledger: EmbeddedLedger, channel: Channel = Channel.EMAIL) -> Task:
     """The saved event's task, as the ledger leases it."""
     to = Recipient("Ada", channel, ADDRESSES[channel])
-    PROCESS.app().reminders.add(Reminder("standup", "Stand-up", START + 300_000, (300_000,), (to,), "Room 4"))
-    [task] = store.claim(SHARD, 10, lease_ms=60_000).tasks
+    PROCESS.app().reminders.add(Reminder("standup", "Stand-up", (300_000,), (to,), "Room 4", starts_at=START + 300_000))
+    [task] = ledger.claim(SHARD, 10, lease_ms=60_000).tasks
     return task
 
 
@@ -61,48 +61,48 @@ def event_for(task: Task, case: str = "one_task") -> Any:
     return event
 
 
-def test_a_reminder_is_sent_and_settled(store: EmbeddedLedger, outbox: Outbox) -> None:
-    task = leased(store)
+def test_a_reminder_is_sent_and_settled(ledger: EmbeddedLedger, outbox: Outbox) -> None:
+    task = leased(ledger)
     answer = invoke("send_reminder", event_for(task))
     assert (answer["done"], answer["stale"]) == (1, 0)
     [message] = outbox.sent
     assert (message.to, message.subject, message.text) == ("ada@example.com", "Stand-up", "Room 4\n")
-    standing = store.get(QUEUE, task.id)
+    standing = ledger.get(QUEUE, task.id)
     assert standing is not None
     assert (standing.status, standing.result) == (Status.DONE, {"message_id": "m-1"})
 
 
-def test_an_sms_is_its_text(store: EmbeddedLedger, outbox: Outbox) -> None:
-    task = leased(store, Channel.PHONE)
+def test_an_sms_is_its_text(ledger: EmbeddedLedger, outbox: Outbox) -> None:
+    task = leased(ledger, Channel.PHONE)
     assert invoke("send_reminder", event_for(task, "to_a_phone"))["done"] == 1
     [message] = outbox.sent
     assert (message.to, message.text) == ("+436641234567", "Room 4")
 
 
-def test_a_webhook_is_sent_as_the_kind_webhook_sends_it(store: EmbeddedLedger, web: Web) -> None:
-    task = leased(store, Channel.WEBHOOK)
+def test_a_webhook_is_sent_as_the_kind_webhook_sends_it(ledger: EmbeddedLedger, web: Web) -> None:
+    task = leased(ledger, Channel.WEBHOOK)
     assert invoke("send_reminder", event_for(task, "to_a_webhook"))["done"] == 1
     [request] = web.asked
     assert (request.method, request.url) == ("POST", "https://example.com/hooks/meetings")
     assert request.headers["webhook-id"] == f"{QUEUE}/-/{task.idempotency_key}"
     assert json.loads(request.body or b"")["subject"] == "Stand-up"
-    standing = store.get(QUEUE, task.id)
+    standing = ledger.get(QUEUE, task.id)
     assert standing is not None
     assert standing.result == {"status": 204}
 
 
-def test_the_same_event_again_sends_nothing(store: EmbeddedLedger, outbox: Outbox) -> None:
-    event = event_for(leased(store))
+def test_the_same_event_again_sends_nothing(ledger: EmbeddedLedger, outbox: Outbox) -> None:
+    event = event_for(leased(ledger))
     invoke("send_reminder", event)
     assert invoke("send_reminder", event)["stale"] == 1
     assert len(outbox.sent) == 1
 
 
-def test_a_reminder_for_what_has_begun_is_dropped(store: EmbeddedLedger, outbox: Outbox, clock: HandClock) -> None:
-    task = leased(store)
-    store.settle(SHARD, [Settlement(task.id, task.tenant, task.token, Ending.RELEASE, delay_ms=300_000)])
+def test_a_reminder_for_what_has_begun_is_dropped(ledger: EmbeddedLedger, outbox: Outbox, clock: HandClock) -> None:
+    task = leased(ledger)
+    ledger.settle(SHARD, [Settlement(task.id, task.tenant, task.token, Ending.RELEASE, delay_ms=300_000)])
     clock.advance(300_000)
-    [late] = store.claim(SHARD, 10, lease_ms=60_000).tasks
+    [late] = ledger.claim(SHARD, 10, lease_ms=60_000).tasks
     assert invoke("send_reminder", event_for(late))["dead"] == 1
     assert outbox.sent == []
 

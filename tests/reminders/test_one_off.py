@@ -1,6 +1,7 @@
 """The verbs on reminders: one group of tasks, added, moved and cancelled together."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,13 +24,15 @@ MINUTE = 60_000
 HOUR = 60 * MINUTE
 ADA = Recipient("Ada", Channel.EMAIL, "ada@example.com")
 GRACE = Recipient("Grace", Channel.EMAIL, "grace@example.com", "Europe/Vienna")
-STANDUP = Reminder("standup", "Stand-up", START + HOUR, (5 * MINUTE, MINUTE), (ADA, GRACE), "Room 4", "", {"room": 4})
+STANDUP = Reminder(
+    "standup", "Stand-up", (5 * MINUTE, MINUTE), (ADA, GRACE), "Room 4", "", {"room": 4}, starts_at=START + HOUR
+)
 IDS = ["standup:300:0", "standup:300:1", "standup:60:0", "standup:60:1"]
 
 
 @pytest.fixture
-def reminders(store: EmbeddedLedger) -> OneOffReminders:
-    return OneOffReminders(store, plainly, anywhere, seals_of(store), anyone)
+def reminders(ledger: EmbeddedLedger) -> OneOffReminders:
+    return OneOffReminders(ledger, plainly, anywhere, seals_of(ledger), anyone)
 
 
 def plainly(letters: Iterable[Letter]) -> list[Message]:
@@ -41,36 +44,36 @@ def plainly(letters: Iterable[Letter]) -> list[Message]:
     return written
 
 
-def claim(store: EmbeddedLedger, limit: int = 10) -> list[Task]:
+def claim(ledger: EmbeddedLedger, limit: int = 10) -> list[Task]:
     """Lease what is due."""
-    return store.claim(SHARD, limit, lease_ms=30_000).tasks
+    return ledger.claim(SHARD, limit, lease_ms=30_000).tasks
 
 
-def settle(store: EmbeddedLedger, task: Task, ending: Ending = Ending.DONE) -> None:
+def settle(ledger: EmbeddedLedger, task: Task, ending: Ending = Ending.DONE) -> None:
     """End a lease."""
-    store.settle(SHARD, [Settlement(task.id, task.tenant, task.token, ending)])
+    ledger.settle(SHARD, [Settlement(task.id, task.tenant, task.token, ending)])
 
 
-def send(store: EmbeddedLedger, limit: int = 10) -> list[str]:
+def send(ledger: EmbeddedLedger, limit: int = 10) -> list[str]:
     """Lease what is due and settle it as done."""
-    leased = claim(store, limit)
+    leased = claim(ledger, limit)
     for task in leased:
-        settle(store, task)
+        settle(ledger, task)
     return [task.id for task in leased]
 
 
-def due_times(store: EmbeddedLedger, tenant: str = "-") -> dict[str, int]:
+def due_times(ledger: EmbeddedLedger, tenant: str = "-") -> dict[str, int]:
     """When each scheduled task is due."""
-    return {task.id: task.due_at for task in store.group(QUEUE, "standup", tenant) if task.status is Status.SCHEDULED}
+    return {task.id: task.due_at for task in ledger.group(QUEUE, "standup", tenant) if task.status is Status.SCHEDULED}
 
 
-def test_there_is_one_task_for_each_lead_time_and_recipient(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
+def test_there_is_one_task_for_each_lead_time_and_recipient(reminders: OneOffReminders, ledger: EmbeddedLedger) -> None:
     made = reminders.add(STANDUP)
     five, one = START + 55 * MINUTE, START + 59 * MINUTE
     assert made.created
     assert made.tasks == list(map(DueTask, IDS, [five, five, one, one]))
-    assert due_times(store) == {task.id: task.due_at for task in made.tasks}
-    task = store.get(QUEUE, "standup:300:1")
+    assert due_times(ledger) == {task.id: task.due_at for task in made.tasks}
+    task = ledger.get(QUEUE, "standup:300:1")
     assert task is not None
     assert (task.kind, task.group, task.state) == ("reminder", "standup", {"starts_at": START + HOUR})
     assert task.payload == {
@@ -90,25 +93,25 @@ def test_there_is_one_task_for_each_lead_time_and_recipient(reminders: OneOffRem
 
 
 def test_a_lead_time_that_has_passed_is_due_at_once(reminders: OneOffReminders) -> None:
-    made = reminders.add(STANDUP._replace(leads_ms=(2 * HOUR, MINUTE), recipients=(ADA,)))
+    made = reminders.add(replace(STANDUP, leads_ms=(2 * HOUR, MINUTE), recipients=(ADA,)))
     assert made.tasks == [DueTask("standup:7200:0", START), DueTask("standup:60:0", START + 59 * MINUTE)]
 
 
 def test_a_lead_of_part_of_a_second_has_an_id_of_its_own(reminders: OneOffReminders) -> None:
-    made = reminders.add(STANDUP._replace(leads_ms=(1_000, 1_500), recipients=(ADA,)))
+    made = reminders.add(replace(STANDUP, leads_ms=(1_000, 1_500), recipients=(ADA,)))
     assert [task.id for task in made.tasks] == ["standup:1:0", "standup:1500ms:0"]
 
 
-def test_a_start_that_has_passed_is_refused(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
+def test_a_start_that_has_passed_is_refused(reminders: OneOffReminders, ledger: EmbeddedLedger) -> None:
     reminders.add(STANDUP)
     for refused in (
-        lambda: reminders.add(STANDUP._replace(id="b", starts_at=START)),
+        lambda: reminders.add(replace(STANDUP, id="b", starts_at=START)),
         lambda: move_to(reminders, START),
     ):
         with pytest.raises(errors.InvalidInput) as caught:
             refused()
         assert caught.value.problems[0].field == "starts_at"
-    assert not store.group(QUEUE, "b")
+    assert not ledger.group(QUEUE, "b")
 
 
 def move_to(reminders: OneOffReminders, starts_at: int) -> None:
@@ -116,19 +119,19 @@ def move_to(reminders: OneOffReminders, starts_at: int) -> None:
     reminders.move("standup", starts_at)
 
 
-def test_the_same_reminder_again_is_kept(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
+def test_the_same_reminder_again_is_kept(reminders: OneOffReminders, ledger: EmbeddedLedger) -> None:
     first = reminders.add(STANDUP)
     again = reminders.add(STANDUP)
     assert (again.created, set(again.tasks)) == (False, set(first.tasks))
-    assert len(store.group(QUEUE, "standup")) == 4
+    assert len(ledger.group(QUEUE, "standup")) == 4
 
 
-def test_the_same_reminder_again_sends_nothing_twice(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
-    past = STANDUP._replace(leads_ms=(2 * HOUR,))
+def test_the_same_reminder_again_sends_nothing_twice(reminders: OneOffReminders, ledger: EmbeddedLedger) -> None:
+    past = replace(STANDUP, leads_ms=(2 * HOUR,))
     reminders.add(past)
-    assert len(send(store)) == 2
+    assert len(send(ledger)) == 2
     assert not reminders.add(past).created
-    assert send(store) == []
+    assert send(ledger) == []
 
 
 @pytest.mark.parametrize(
@@ -143,17 +146,17 @@ def test_the_same_reminder_again_sends_nothing_twice(reminders: OneOffReminders,
     ],
 )
 def test_another_reminder_under_a_live_ones_id_is_refused(
-    reminders: OneOffReminders, store: EmbeddedLedger, change: dict[str, object]
+    reminders: OneOffReminders, ledger: EmbeddedLedger, change: dict[str, object]
 ) -> None:
     reminders.add(STANDUP)
-    before = store.group(QUEUE, "standup")
+    before = ledger.group(QUEUE, "standup")
     with pytest.raises(errors.TaskScheduled):
-        reminders.add(STANDUP._replace(**change))
-    assert store.group(QUEUE, "standup") == before
+        reminders.add(replace(STANDUP, **change))
+    assert ledger.group(QUEUE, "standup") == before
 
 
 class Overtaken(EmbeddedLedger):
-    """A store where another reminder comes between the first look at a group and what follows it."""
+    """A ledger where another reminder comes between the first look at a group and what follows it."""
 
     other: Reminder | None = None
 
@@ -167,39 +170,41 @@ class Overtaken(EmbeddedLedger):
 
 
 def test_of_two_reminders_that_come_at_once_one_stands_whole(clock: HandClock) -> None:
-    store = Overtaken(clock)
-    store.other = STANDUP._replace(leads_ms=(MINUTE,))
+    ledger = Overtaken(clock)
+    ledger.other = replace(STANDUP, leads_ms=(MINUTE,))
     with pytest.raises(errors.TaskScheduled):
-        OneOffReminders(store, plainly, anywhere, seals_of(store), anyone).add(STANDUP)
-    assert [task.id for task in store.group(QUEUE, "standup")] == ["standup:60:0", "standup:60:1"]
+        OneOffReminders(ledger, plainly, anywhere, seals_of(ledger), anyone).add(STANDUP)
+    assert [task.id for task in ledger.group(QUEUE, "standup")] == ["standup:60:0", "standup:60:1"]
 
 
 def test_the_same_reminder_twice_at_once_is_sent_once(clock: HandClock) -> None:
-    store = Overtaken(clock)
-    store.other = STANDUP._replace(leads_ms=(2 * HOUR,))  # due, and sent, before the second adds
-    assert not OneOffReminders(store, plainly, anywhere, seals_of(store), anyone).add(store.other).created
-    assert send(store) == []
+    ledger = Overtaken(clock)
+    ledger.other = replace(STANDUP, leads_ms=(2 * HOUR,))  # due, and sent, before the second adds
+    assert not OneOffReminders(ledger, plainly, anywhere, seals_of(ledger), anyone).add(ledger.other).created
+    assert send(ledger) == []
 
 
-def test_what_cannot_be_written_is_refused_and_nothing_added(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
+def test_what_cannot_be_written_is_refused_and_nothing_added(
+    reminders: OneOffReminders, ledger: EmbeddedLedger
+) -> None:
     for refused in (reminders.add, reminders.preview):
         with pytest.raises(errors.InvalidInput, match="message: line 1"):
-            refused(STANDUP._replace(message="broken"))
-    assert store.shards() == []
+            refused(replace(STANDUP, message="broken"))
+    assert ledger.shards() == []
 
 
-def test_a_preview_shows_each_message_and_sends_none(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
-    shown = reminders.preview(STANDUP._replace(html="<p>"))
-    assert [DueTask(each.id, each.due_at) for each in shown] == reminders.add(STANDUP._replace(html="<p>")).tasks
+def test_a_preview_shows_each_message_and_sends_none(reminders: OneOffReminders, ledger: EmbeddedLedger) -> None:
+    shown = reminders.preview(replace(STANDUP, html="<p>"))
+    assert [DueTask(each.id, each.due_at) for each in shown] == reminders.add(replace(STANDUP, html="<p>")).tasks
     assert shown[1] == Shown(IDS[1], START + 55 * MINUTE, 5 * MINUTE, GRACE, "Stand-up", "Room 4", "<p>")
     reminders.cancel("standup")
     reminders.preview(STANDUP)
-    assert claim(store) == []
+    assert claim(ledger) == []
     with pytest.raises(errors.InvalidInput, match="starts_at"):
-        reminders.preview(STANDUP._replace(starts_at=START))
+        reminders.preview(replace(STANDUP, starts_at=START))
 
 
-def test_a_preview_of_what_stands_shows_it_for_its_start_of_now(store: EmbeddedLedger) -> None:
+def test_a_preview_of_what_stands_shows_it_for_its_start_of_now(ledger: EmbeddedLedger) -> None:
     starts: list[int] = []
 
     def noting(letters: Iterable[Letter]) -> list[Message]:
@@ -207,19 +212,19 @@ def test_a_preview_of_what_stands_shows_it_for_its_start_of_now(store: EmbeddedL
         starts.extend(letter.starts_at for letter in given)
         return plainly(given)
 
-    reminders = OneOffReminders(store, noting, anywhere, seals_of(store), anyone)
+    reminders = OneOffReminders(ledger, noting, anywhere, seals_of(ledger), anyone)
     reminders.add(STANDUP)
     reminders.move("standup", START + 2 * HOUR)
     shown = reminders.preview_standing("standup")
-    assert {(each.id, each.due_at) for each in shown} == set(due_times(store).items())
+    assert {(each.id, each.due_at) for each in shown} == set(due_times(ledger).items())
     assert starts == [START + HOUR] * 4 + [START + 2 * HOUR] * 8
 
 
-def test_an_id_is_free_once_nothing_of_it_is_live(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
+def test_an_id_is_free_once_nothing_of_it_is_live(reminders: OneOffReminders, ledger: EmbeddedLedger) -> None:
     reminders.add(STANDUP)
     reminders.cancel("standup")
     assert reminders.add(STANDUP).created
-    assert len(due_times(store)) == 4
+    assert len(due_times(ledger)) == 4
 
 
 def test_a_reminder_is_shown_with_its_tasks(reminders: OneOffReminders) -> None:
@@ -229,80 +234,80 @@ def test_a_reminder_is_shown_with_its_tasks(reminders: OneOffReminders) -> None:
     assert [task.id for task in standing.tasks] == IDS
 
 
-def test_a_move_takes_every_pending_task_along(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
+def test_a_move_takes_every_pending_task_along(reminders: OneOffReminders, ledger: EmbeddedLedger) -> None:
     reminders.add(STANDUP)
     moved = reminders.move("standup", START + 2 * HOUR)
     assert [(task.id, task.was) for task in moved.tasks] == [(task_id, Status.SCHEDULED) for task_id in IDS]
-    assert due_times(store) == {task.id: task.due_at for task in moved.tasks}
+    assert due_times(ledger) == {task.id: task.due_at for task in moved.tasks}
     assert moved.tasks[0].due_at == START + 2 * HOUR - 5 * MINUTE
     assert (moved.leased, moved.sent) == ([], [])
     assert reminders.get("standup").starts_at == START + 2 * HOUR
 
 
 def test_what_was_sent_for_the_old_start_is_sent_again_for_the_new(
-    reminders: OneOffReminders, store: EmbeddedLedger, clock: HandClock
+    reminders: OneOffReminders, ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     reminders.add(STANDUP)
     clock.advance(55 * MINUTE)
-    assert send(store) == IDS[:2]
+    assert send(ledger) == IDS[:2]
     moved = reminders.move("standup", START + 3 * HOUR)
     assert moved.sent == IDS[:2]
     assert [task.was for task in moved.tasks] == [Status.DONE, Status.DONE, Status.SCHEDULED, Status.SCHEDULED]
-    assert len(due_times(store)) == 4
-    revived = store.get(QUEUE, IDS[0])
+    assert len(due_times(ledger)) == 4
+    revived = ledger.get(QUEUE, IDS[0])
     assert revived is not None
     assert (revived.run, revived.state) == (0, {"starts_at": START + 3 * HOUR})
 
 
 def test_a_move_sends_nothing_again_over_a_quota(
-    reminders: OneOffReminders, store: EmbeddedLedger, clock: HandClock
+    reminders: OneOffReminders, ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     made = reminders.add(STANDUP, "acme")
     clock.advance(55 * MINUTE)
-    sent = send(store)
-    store.configure(QUEUE, {"tenant_adds_per_minute": len(sent) - 1})
+    sent = send(ledger)
+    ledger.configure(QUEUE, {"tenant_adds_per_minute": len(sent) - 1})
     with pytest.raises(errors.BeyondQuota, match="tenant_adds_per_minute") as beyond:
         reminders.move("standup", START + 3 * HOUR, "acme")
     assert [one.field for one in beyond.value.problems] == ["starts_at"]
-    store.configure(QUEUE, {"tenant_adds_per_minute": len(sent)})
-    store.add([new("another", tenant="acme", queue=QUEUE)])
+    ledger.configure(QUEUE, {"tenant_adds_per_minute": len(sent)})
+    ledger.add([new("another", tenant="acme", queue=QUEUE)])
     with pytest.raises(errors.QuotaExceeded, match="tenant_adds_per_minute"):
         reminders.move("standup", START + 3 * HOUR, "acme")
-    assert due_times(store, "acme") == {task.id: task.due_at for task in made.tasks if task.id not in sent}
+    assert due_times(ledger, "acme") == {task.id: task.due_at for task in made.tasks if task.id not in sent}
 
 
-def test_a_move_to_a_start_that_a_message_cannot_be_written_for_changes_nothing(store: EmbeddedLedger) -> None:
+def test_a_move_to_a_start_that_a_message_cannot_be_written_for_changes_nothing(ledger: EmbeddedLedger) -> None:
     def early_alone(letters: Iterable[Letter]) -> list[Message]:
         if any(letter.starts_at > START + HOUR for letter in letters):
             raise errors.InvalidInput([errors.FieldError("subject", "line 1: it comes to 201 characters")])
         return []
 
-    reminders = OneOffReminders(store, early_alone, anywhere, seals_of(store), anyone)
+    reminders = OneOffReminders(ledger, early_alone, anywhere, seals_of(ledger), anyone)
     made = reminders.add(STANDUP)
     with pytest.raises(errors.InvalidInput, match="201 characters"):
         reminders.move("standup", START + 2 * HOUR)
-    assert due_times(store) == {task.id: task.due_at for task in made.tasks}
+    assert due_times(ledger) == {task.id: task.due_at for task in made.tasks}
 
 
 def test_the_same_move_again_sends_nothing_twice(
-    reminders: OneOffReminders, store: EmbeddedLedger, clock: HandClock
+    reminders: OneOffReminders, ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     reminders.add(STANDUP)
     clock.advance(55 * MINUTE)
-    send(store)
+    send(ledger)
     reminders.move("standup", START + 56 * MINUTE)
-    assert sorted(send(store)) == sorted(IDS)[:2] + sorted(IDS)[2:]
+    assert sorted(send(ledger)) == sorted(IDS)[:2] + sorted(IDS)[2:]
     again = reminders.move("standup", START + 56 * MINUTE)
     assert (again.tasks, sorted(again.sent)) == ([], sorted(IDS))
-    assert send(store) == []
+    assert send(ledger) == []
 
 
 def test_what_is_being_sent_is_left_alone_and_named(
-    reminders: OneOffReminders, store: EmbeddedLedger, clock: HandClock
+    reminders: OneOffReminders, ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     reminders.add(STANDUP)
     clock.advance(55 * MINUTE)
-    [leased] = claim(store, 1)
+    [leased] = claim(ledger, 1)
     moved = reminders.move("standup", START + 3 * HOUR)
     assert moved.leased == [leased.id]
     assert leased.id not in {task.id for task in moved.tasks}
@@ -310,50 +315,50 @@ def test_what_is_being_sent_is_left_alone_and_named(
 
 
 def test_a_cancelled_reminder_sends_nothing(
-    reminders: OneOffReminders, store: EmbeddedLedger, clock: HandClock
+    reminders: OneOffReminders, ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     reminders.add(STANDUP)
     reminders.cancel("standup")
     clock.advance(HOUR)
-    assert claim(store) == []
+    assert claim(ledger) == []
 
 
 def test_a_cancel_names_what_is_being_sent_and_cancels_the_rest(
-    reminders: OneOffReminders, store: EmbeddedLedger, clock: HandClock
+    reminders: OneOffReminders, ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     reminders.add(STANDUP)
     clock.advance(55 * MINUTE)
-    [leased] = claim(store, 1)
+    [leased] = claim(ledger, 1)
     with pytest.raises(errors.TaskLeased, match=leased.id):
         reminders.cancel("standup")
-    assert due_times(store) == {}
+    assert due_times(ledger) == {}
     reminders.cancel("standup", force=True)
-    assert {task.status for task in store.group(QUEUE, "standup")} == {Status.CANCELLED}
+    assert {task.status for task in ledger.group(QUEUE, "standup")} == {Status.CANCELLED}
 
 
 def test_a_cancel_leaves_what_was_sent_and_deletes_what_is_dead(
-    reminders: OneOffReminders, store: EmbeddedLedger, clock: HandClock
+    reminders: OneOffReminders, ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     reminders.add(STANDUP)
     clock.advance(55 * MINUTE)
-    sent, dead = claim(store)
-    settle(store, sent)
-    settle(store, dead, Ending.DROP)
+    sent, dead = claim(ledger)
+    settle(ledger, sent)
+    settle(ledger, dead, Ending.DROP)
     reminders.cancel("standup")
-    states = {task.id: task.status for task in store.group(QUEUE, "standup")}
+    states = {task.id: task.status for task in ledger.group(QUEUE, "standup")}
     assert states.pop(sent.id) is Status.DONE
     assert states == dict.fromkeys(IDS[2:], Status.CANCELLED)
 
 
 def test_a_reminder_with_nothing_pending_says_why_it_cannot_be_changed(
-    reminders: OneOffReminders, store: EmbeddedLedger, clock: HandClock
+    reminders: OneOffReminders, ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     reminders.add(STANDUP)
     clock.advance(59 * MINUTE)
-    send(store)
+    send(ledger)
     with pytest.raises(errors.TaskDone):
         reminders.cancel("standup")
-    reminders.add(STANDUP._replace(id="retro"))
+    reminders.add(replace(STANDUP, id="retro"))
     reminders.cancel("retro")
     for refused in (lambda: reminders.cancel("retro"), lambda: reminders.move("retro", START + 2 * HOUR)):
         with pytest.raises(errors.TaskCancelled):
@@ -372,7 +377,7 @@ def test_an_unknown_reminder_is_not_found(reminders: OneOffReminders) -> None:
 
 
 class CancelledMeanwhile(EmbeddedLedger):
-    """A store on which somebody cancels the reminder just before it is moved."""
+    """A ledger on which somebody cancels the reminder just before it is moved."""
 
     def move(self, queue: str, moves: Sequence[Move], tenant: str = DEFAULT_TENANT, *, group: str = "") -> list[Reply]:
         self.cancel(queue, [move.id for move in moves])
@@ -389,7 +394,7 @@ def test_a_move_that_a_cancel_overtook_is_refused(clock: HandClock) -> None:
 
 
 class Sharded(EmbeddedLedger):
-    """A store of eight shards that keeps for which groups it was asked."""
+    """A ledger of eight shards that keeps for which groups it was asked."""
 
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock, Sharding({QUEUE: 8}))
@@ -405,39 +410,39 @@ class Sharded(EmbeddedLedger):
 
 
 def test_of_many_shards_a_reminder_is_in_one_and_each_verb_is_told_which(clock: HandClock) -> None:
-    store = Sharded(clock)
-    reminders = OneOffReminders(store, plainly, anywhere, seals_of(store), anyone)
+    ledger = Sharded(clock)
+    reminders = OneOffReminders(ledger, plainly, anywhere, seals_of(ledger), anyone)
     reminders.add(STANDUP)
     reminders.move("standup", START + HOUR)
     reminders.cancel("standup")
-    assert store.shards() == [store.shard_of(QUEUE, "", "standup")]
-    assert store.groups == ["standup", "standup"]
+    assert ledger.shards() == [ledger.shard_of(QUEUE, "", "standup")]
+    assert ledger.groups == ["standup", "standup"]
 
 
-def test_each_tenant_has_reminders_of_its_own(reminders: OneOffReminders, store: EmbeddedLedger) -> None:
+def test_each_tenant_has_reminders_of_its_own(reminders: OneOffReminders, ledger: EmbeddedLedger) -> None:
     reminders.add(STANDUP)
-    assert reminders.add(STANDUP._replace(subject="Retro"), "acme").created
+    assert reminders.add(replace(STANDUP, subject="Retro"), "acme").created
     assert {each.subject for each in reminders.preview_standing("standup", "acme")} == {"Retro"}
     reminders.move("standup", START + 2 * HOUR, "acme")
     assert (reminders.get("standup").starts_at, reminders.get("standup", "acme").starts_at) == (
         START + HOUR, START + 2 * HOUR
     )  # fmt: skip
     reminders.cancel("standup", tenant="acme")
-    assert {task.status for task in store.group(QUEUE, "standup")} == {Status.SCHEDULED}
+    assert {task.status for task in ledger.group(QUEUE, "standup")} == {Status.SCHEDULED}
     with pytest.raises(errors.TaskNotFound):
         reminders.get("standup", "other")
 
 
 @pytest.mark.slow
 def test_messages_over_10_mb_in_all_are_rejected_for_they_are_one_step(
-    reminders: OneOffReminders, store: EmbeddedLedger
+    reminders: OneOffReminders, ledger: EmbeddedLedger
 ) -> None:
     def crowd(length: int) -> tuple[Recipient, ...]:
         addresses = (f"https://example.com/{n:04}/".ljust(length, "x") for n in range(1_000))
         return tuple(Recipient(f"R{n}", Channel.WEBHOOK, address) for n, address in enumerate(addresses))
 
-    reminder = STANDUP._replace(leads_ms=(MINUTE,))
+    reminder = replace(STANDUP, leads_ms=(MINUTE,))
     with pytest.raises(errors.InvalidInput, match=r"recipients: 10,.* bytes in each of 1,000 messages"):
-        reminders.add(reminder._replace(recipients=crowd(10_000)))
-    assert store.shards() == []
-    assert reminders.add(reminder._replace(recipients=crowd(9_500))).created
+        reminders.add(replace(reminder, recipients=crowd(10_000)))
+    assert ledger.shards() == []
+    assert reminders.add(replace(reminder, recipients=crowd(9_500))).created

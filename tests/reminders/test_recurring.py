@@ -9,6 +9,7 @@ from duecourse import errors
 from duecourse.base.json_text import dump_json
 from duecourse.base.times import DAY_MS, parse_instant
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.operations import KeyedTry
 from duecourse.ledger.reminder import (
     AHEAD_MS,
     QUEUE,
@@ -41,31 +42,29 @@ SHARD = Shard(QUEUE)
 FIRST = parse_instant("2026-10-06T07:00:00Z")  # a Tuesday, 09:00 in Vienna
 ADA = Recipient("Ada", Channel.EMAIL, "ada@example.com", "")
 RULE = Rule(RRule("FREQ=WEEKLY"), FIRST, "Europe/Vienna")
-WEEKLY = Series(
-    "weekly", RULE, "Weekly", (DAY_MS, 5 * MINUTE), (ADA,), "Room 4", "", {}, fields=("recipients.0.email",)
-)
+WEEKLY = Series("weekly", "Weekly", (DAY_MS, 5 * MINUTE), (ADA,), "Room 4", "", {}, ("recipients.0.email",), rule=RULE)
 
 
 class Scene:
     """The verbs and the work on a ledger in memory, whose clock a test moves."""
 
-    def __init__(self, store: EmbeddedLedger, clock: HandClock) -> None:
-        self.store, self.clock = store, clock
+    def __init__(self, ledger: EmbeddedLedger, clock: HandClock) -> None:
+        self.ledger, self.clock = ledger, clock
         clock.at = FIRST - 5 * DAY_MS
         calendar = Calendar()
-        reminders = OneOffReminders(store, plainly, anywhere, seals_of(store), anyone)
-        self.verbs = Reminders(store, calendar, reminders)
-        self.work = Occurrences(store, calendar, reminders)
-        self.firer = Firer(store, calendar)
+        reminders = OneOffReminders(ledger, plainly, anywhere, seals_of(ledger), anyone)
+        self.verbs = Reminders(ledger, calendar, reminders)
+        self.work = Occurrences(ledger, calendar, reminders)
+        self.firer = Firer(ledger, calendar)
 
     def drain(self) -> list[str]:
         """Fire and work what is due; the messages that are sent, by id."""
         sent: list[str] = []
         while True:
-            claim = self.store.claim(SHARD, 10, lease_ms=30_000)
+            claim = self.ledger.claim(SHARD, 10, lease_ms=30_000)
             ends = [self._end(task, sent) for task in claim.tasks]
             if ends:
-                self.store.settle(SHARD, ends)
+                self.ledger.settle(SHARD, ends)
             if claim.schedules:
                 self.firer.fire(SHARD, claim.schedules, claim.now)
             elif not claim.tasks:
@@ -84,7 +83,7 @@ class Scene:
 
     def pending(self, nominal: int) -> dict[str, int]:
         """Pending messages of an occurrence and how long before its start by the rule each is due."""
-        tasks = self.store.group(QUEUE, occurrence_id("weekly", nominal))
+        tasks = self.ledger.group(QUEUE, occurrence_id("weekly", nominal))
         return {task.id: nominal - task.due_at for task in tasks if task.status is Status.SCHEDULED}
 
     def states(self) -> list[tuple[int, str]]:
@@ -106,15 +105,15 @@ def _settlement(task: Task, outcome: Outcome) -> Settlement:
 
 
 @pytest.fixture
-def scene(store: EmbeddedLedger, clock: HandClock) -> Scene:
-    return Scene(store, clock)
+def scene(ledger: EmbeddedLedger, clock: HandClock) -> Scene:
+    return Scene(ledger, clock)
 
 
 def wrong(asked: Reminder | Series, scene: Scene) -> list[str]:
     """Fields for which an add is rejected."""
     with pytest.raises(errors.InvalidInput) as caught:
         scene.verbs.add(asked)
-    assert scene.store.schedule(QUEUE, asked.id) is None
+    assert scene.ledger.schedule(QUEUE, asked.id) is None
     return [one.field for one in caught.value.problems]
 
 
@@ -140,14 +139,14 @@ def test_the_same_series_again_changes_nothing_and_another_is_a_conflict(scene: 
     scene.verbs.add(WEEKLY)
     scene.clock.advance(MINUTE)
     assert not scene.verbs.add(WEEKLY).created
-    one = Reminder("weekly", "Weekly", FIRST, (MINUTE,), (ADA,))
-    for other in (replace(WEEKLY, subject="Another"), one, one._replace(id=occurrence_id("weekly", FIRST))):
+    one = Reminder("weekly", "Weekly", (MINUTE,), (ADA,), starts_at=FIRST)
+    for other in (replace(WEEKLY, subject="Another"), one, replace(one, id=occurrence_id("weekly", FIRST))):
         with pytest.raises(errors.ScheduleExists):
             scene.verbs.add(other)
 
 
 def test_a_reminder_of_one_start_keeps_its_id(scene: Scene) -> None:
-    one = Reminder("weekly", "Weekly", FIRST, (MINUTE,), (replace(ADA, time_zone="UTC"),))
+    one = Reminder("weekly", "Weekly", (MINUTE,), (replace(ADA, time_zone="UTC"),), starts_at=FIRST)
     scene.verbs.add(one)
     with pytest.raises(errors.TaskScheduled):
         scene.verbs.add(WEEKLY)
@@ -226,7 +225,7 @@ def test_a_changed_series_takes_its_standing_occurrences_along(scene: Scene) -> 
     scene.at(FIRST - DAY_MS)
     change(scene, subject="Weekly, shorter")
     [pending] = [
-        task for task in scene.store.group(QUEUE, occurrence_id("weekly", FIRST)) if task.status == "scheduled"
+        task for task in scene.ledger.group(QUEUE, occurrence_id("weekly", FIRST)) if task.status == "scheduled"
     ]
     assert (pending.payload["subject"], pending.payload["lead_ms"]) == ("Weekly, shorter", 5 * MINUTE)
     assert scene.at(FIRST - MINUTE) == ids(FIRST, 300)
@@ -285,7 +284,7 @@ def test_a_series_that_is_added_again_has_every_start_again(scene: Scene, *, is_
     scene.verbs.cancel("weekly")
     assert scene.drain() == []
     if is_cut_off:  # right after the schedule was written
-        scene.store.put_schedule(replace(asked, since=scene.clock.at, first=FIRST).schedule(None), Progress())
+        scene.ledger.put_schedule(replace(asked, since=scene.clock.at, first=FIRST).schedule(None), Progress())
     assert scene.verbs.add(asked).created is not is_cut_off
     scene.drain()
     starts = [FIRST, FIRST + WEEK, FIRST + 2 * WEEK, later]
@@ -320,16 +319,16 @@ def test_an_occurrence_is_changed_by_its_own_id_as_by_hand(scene: Scene) -> None
 def test_an_occurrence_that_is_added_while_its_series_is_deleted_is_taken_back(scene: Scene) -> None:
     scene.verbs.add(WEEKLY)
     scene.clock.at = FIRST - DAY_MS - AHEAD_MS
-    fire_due(scene.store, scene.firer.fire, SHARD)
-    [task] = scene.store.claim(SHARD, 1, lease_ms=30_000).tasks
+    fire_due(scene.ledger, scene.firer.fire, SHARD)
+    [task] = scene.ledger.claim(SHARD, 1, lease_ms=30_000).tasks
     scene.verbs.cancel("weekly")
     assert scene.work.run_task(task) == Done()
     assert scene.pending(FIRST) == {}
 
 
-def test_a_mark_is_made_good_by_its_task_after_a_crash(scene: Scene, store: EmbeddedLedger) -> None:
+def test_a_mark_is_made_good_by_its_task_after_a_crash(scene: Scene, ledger: EmbeddedLedger) -> None:
     scene.verbs.add(WEEKLY)
-    store.add([Mark(starts_at=FIRST + DAY_MS).task("weekly", FIRST, scene.clock.at, "-", "test")])
+    ledger.add([Mark(starts_at=FIRST + DAY_MS).task("weekly", FIRST, scene.clock.at, "-", "test")])
     scene.drain()
     assert sorted(scene.pending(FIRST).values()) == [5 * MINUTE - DAY_MS, 0]
 
@@ -376,7 +375,7 @@ def test_a_named_credential_is_kept_by_its_name(scene: Scene) -> None:
 
 
 def test_a_reminder_of_one_start_has_no_fields_of_a_series(scene: Scene) -> None:
-    one = Reminder("once", "Once", FIRST, (MINUTE,), (replace(ADA, time_zone="UTC"),))
+    one = Reminder("once", "Once", (MINUTE,), (replace(ADA, time_zone="UTC"),), starts_at=FIRST)
     scene.verbs.add(one)
     with pytest.raises(errors.InvalidInput) as caught:
         scene.verbs.change("once", SeriesChange({"subject": "Other"}, ("subject",)))
@@ -390,10 +389,25 @@ def test_a_reminder_of_one_start_has_no_fields_of_a_series(scene: Scene) -> None
     assert moved.starts_at == FIRST + 1
 
 
+def test_a_repeat_moves_no_occurrence_that_took_the_place_of_a_one_off_reminder(scene: Scene) -> None:
+    id, notes = occurrence_id("weekly", FIRST), list[bytes]()
+    later = SeriesChange({"rule": {"starts_at": FIRST + MINUTE}}, ("starts_at",))
+    scene.verbs.add(Reminder(id, "Once", (MINUTE,), (replace(ADA, time_zone="UTC"),), starts_at=FIRST))
+    with pytest.raises(errors.KeyInUse):  # the first try ends here, before it has changed anything
+        scene.verbs.with_source("http", KeyedTry("a", keep=lambda note: bool(notes.append(note)))).change(id, later)
+    scene.verbs.cancel(id)
+    scene.verbs.add(WEEKLY)
+    scene.at(FIRST - DAY_MS)
+    before = scene.pending(FIRST)
+    with pytest.raises(errors.ChangedSince):
+        scene.verbs.with_source("http", KeyedTry("a", note=notes[0])).change(id, later)
+    assert scene.pending(FIRST) == before != {}
+
+
 def test_a_damaged_task_of_an_occurrence_is_dropped(scene: Scene) -> None:
     task = Mark().task("weekly", FIRST, scene.clock.at, "-", "test")._replace(id="weekly@noon")
-    scene.store.add([task])
-    [leased] = scene.store.claim(SHARD, 1, lease_ms=30_000).tasks
+    scene.ledger.add([task])
+    [leased] = scene.ledger.claim(SHARD, 1, lease_ms=30_000).tasks
     assert isinstance(scene.work.run_task(leased), Drop)
     with pytest.raises(errors.TaskDamaged):
         Name.of("weekly")

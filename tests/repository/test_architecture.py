@@ -234,7 +234,7 @@ def test_every_add_of_the_product_seals_the_credentials_in_its_tasks() -> None:
         source.name
         for source in sources("layers/core/duecourse")
         for call in ast.walk(source.tree)
-        if isinstance(call, ast.Call) and ast.unparse(call.func) in {"store.add", "self._store.add", "store().add"}
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in {"ledger.add", "self._ledger.add", "ledger().add"}
         if "seal" not in ast.unparse(call.args[0])
     }
     assert found == UNSEALED

@@ -36,9 +36,9 @@ def code_of(page: Path, url: str) -> str:
 def test_the_code_of_a_page_runs_as_it_is(
     page: Path, redis_server: RedisServer, redis_client: redis.Redis, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = Ledger(redis_client)
-    store.deployments().write({*BUILT_IN, "report"}, {"report"}, "")
-    bring(store, "dead", "report-41")
+    ledger = Ledger(redis_client)
+    ledger.deployments().write({*BUILT_IN, "report"}, {"report"}, "")
+    bring(ledger, "dead", "report-41")
     names: dict[str, Any] = {"__name__": page.stem}
     with closing(App(Settings(store=redis_server.url))) as app, PROCESS.using(app):
         try:

@@ -113,19 +113,19 @@ def test_that_there_are_no_notifications_is_told_loudly_and_once(
 
 def test_verbs_that_rehang_a_bell_swallow_no_ring_with_events_off() -> None:
     with RedisServer(need(FLOOR), "--rename-command", "CONFIG", "") as server, connect(server.url) as client:
-        store, shard, late = Ledger(client, NAMESPACE), Shard(), list[int]()
+        ledger, shard, late = Ledger(client, NAMESPACE), Shard(), list[int]()
 
         def drain(_: list[str]) -> Json:
-            claim = store.claim(shard, 100, lease_ms=60_000)
+            claim = ledger.claim(shard, 100, lease_ms=60_000)
             late.extend(claim.now - task.due_at for task in claim.tasks)
             return {"claimed": len(claim.tasks), "backlog": claim.backlog}
 
         with bridging(server, Recorder(drain)), on_time_ms(500) as most_ms:
-            first = store.now() + 100
-            store.add([NewTask(f"due-{n}", "noop", due_at=first + 20 * n) for n in range(50)])
+            first = ledger.now() + 100
+            ledger.add([NewTask(f"due-{n}", "noop", due_at=first + 20 * n) for n in range(50)])
             for n in count():
-                store.add([NewTask(f"far-{n}", "noop", delay_ms=3_600_000)])
-                if len(late) == 50 or store.now() > first + 5_000:
+                ledger.add([NewTask(f"far-{n}", "noop", delay_ms=3_600_000)])
+                if len(late) == 50 or ledger.now() > first + 5_000:
                     break
             assert len(late) == 50
             assert max(late) < most_ms(), "later ones waited for the deadman, a second off"

@@ -12,15 +12,15 @@ import pytest
 from duecourse.errors import StoreUnavailable
 from duecourse.ledger.bells import BellEvent, BellMessage, BellTimes, KeyExpiry
 from duecourse.ledger.task import RetryPolicy
-from duecourse.ringing import bridge, listener
-from duecourse.ringing.bridge import Sessions
+from duecourse.ringing import listener, sessions
 from duecourse.ringing.bridge_event import Ring
+from duecourse.ringing.sessions import Sessions
 from tests.support.wait import until
 
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bridge, "LOOK_S", 0.01)
+    monkeypatch.setattr(sessions, "LOOK_S", 0.01)
 
 
 class Ear:

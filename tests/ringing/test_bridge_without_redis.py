@@ -17,7 +17,7 @@ from tests.support.bridges import Recorder
 from tests.support.clock import HandClock
 from tests.support.engine import engine
 from tests.support.ledger import SHARD, add, claim, new, settle, stored_task
-from tests.support.level_store import level_store
+from tests.support.level_ledger import level_ledger
 from tests.support.stalls import on_time_ms
 from tests.support.wait import until
 
@@ -33,29 +33,29 @@ def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedLed
     if request.param == "memory":
         yield EmbeddedLedger()
         return
-    with level_store(tmp_path / "ledger") as store:
-        yield store
+    with level_ledger(tmp_path / "ledger") as ledger:
+        yield ledger
 
 
 class Working(Recorder):
     """An invoker that works what is due, as on_expired does."""
 
-    def __init__(self, store: EmbeddedLedger) -> None:
+    def __init__(self, ledger: EmbeddedLedger) -> None:
         super().__init__(self._work)
-        self._store = store
+        self._ledger = ledger
         self.late_ms: list[int] = []
 
     def _work(self, _keys: list[str]) -> Any:
-        got = self._store.claim(SHARD, 100, lease_ms=30_000)
+        got = self._ledger.claim(SHARD, 100, lease_ms=30_000)
         for task in got.tasks:
             self.late_ms.append(got.now - task.due_at)
-            settle(self._store, task, Ending.DONE)
+            settle(self._ledger, task, Ending.DONE)
         return {"claimed": len(got.tasks), "backlog": got.backlog}
 
 
 @contextmanager
-def bridging(store: EmbeddedLedger, invoker: Recorder, beat_s: float = 10.0) -> Iterator[Bridge]:
-    bridge = Bridge(EmbeddedBells(store, "test"), LambdaRingHandler(invoker, "on_expired"), beat_s=beat_s)
+def bridging(ledger: EmbeddedLedger, invoker: Recorder, beat_s: float = 10.0) -> Iterator[Bridge]:
+    bridge = Bridge(EmbeddedBells(ledger, "test"), LambdaRingHandler(invoker, "on_expired"), beat_s=beat_s)
     bridge.start()
     try:
         assert bridge.wait_ready(30)
@@ -131,10 +131,10 @@ def test_a_drain_by_rings_works_what_is_due(live: EmbeddedLedger) -> None:
 
 
 def test_a_bell_hangs_through_its_own_millisecond_and_is_gone_afterwards(clock: HandClock) -> None:
-    store = EmbeddedLedger(clock)
-    bells = EmbeddedBells(store, "test")
+    ledger = EmbeddedLedger(clock)
+    bells = EmbeddedBells(ledger, "test")
     hearing = bells.subscribe()
-    at = add(store, "a", delay_ms=50).due_at
+    at = add(ledger, "a", delay_ms=50).due_at
     assert hearing.hear(1) == BellMessage(BellEvent.HEAD, BELL, at)
     assert bells.known() == [BELL]
     assert bells.look([BELL]) == BellTimes(clock.now(), [at])
@@ -148,18 +148,18 @@ def test_a_bell_hangs_through_its_own_millisecond_and_is_gone_afterwards(clock: 
 
 
 def test_a_bell_taken_down_is_told_and_nothing_is_after_the_end(clock: HandClock) -> None:
-    store = EmbeddedLedger(clock)
-    bells = EmbeddedBells(store, "test")
+    ledger = EmbeddedLedger(clock)
+    bells = EmbeddedBells(ledger, "test")
     hearing = bells.subscribe()
-    add(store, "a", delay_ms=50)
-    store.cancel("default", ["a"])
+    add(ledger, "a", delay_ms=50)
+    ledger.cancel("default", ["a"])
     assert [hearing.hear(1), hearing.hear(1)][1] == BellMessage(BellEvent.HEAD, BELL, 0)
     hearing.close()
-    add(store, "b", delay_ms=50)
+    add(ledger, "b", delay_ms=50)
     assert hearing.hear(0.01) is None
     again = bells.subscribe()
     bells.close()
-    add(store, "c", delay_ms=10)
+    add(ledger, "c", delay_ms=10)
     assert again.hear(0.01) is None
 
 

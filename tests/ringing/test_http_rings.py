@@ -74,13 +74,13 @@ def test_a_name_that_no_bridge_tells_is_refused(forged: dict[str, str], field: s
     assert [problem.field for problem in caught.value.problems] == [field]
 
 
-def test_only_the_shards_that_rang_are_drained(app: App, store: EmbeddedLedger, outbox: Outbox) -> None:
+def test_only_the_shards_that_rang_are_drained(app: App, ledger: EmbeddedLedger, outbox: Outbox) -> None:
     people = (
         Recipient("Ada", Channel.EMAIL, "ada@example.com"),
         Recipient("Grace", Channel.EMAIL, "grace@example.com"),
     )
-    app.one_off_reminders.add(Reminder("standup", "Stand-up", START + 60_000, (90_000,), people))
-    add(store, "later", kind="webhook", delay_ms=7_000)
+    app.one_off_reminders.add(Reminder("standup", "Stand-up", (90_000,), people, starts_at=START + 60_000))
+    add(ledger, "later", kind="webhook", delay_ms=7_000)
     quiet = NOTHING | {"bell_at": START + 7_000}
     assert invoke("on_expired", saved("on_expired/one_bell")) == quiet
     assert outbox.sent == []
@@ -102,9 +102,9 @@ def test_a_ring_measures_what_it_did(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_ring_measures_runs_that_ended_without_a_settle(
-    store: EmbeddedLedger, clock: HandClock, capsys: pytest.CaptureFixture[str]
+    ledger: EmbeddedLedger, clock: HandClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    claim_one(store)
+    claim_one(ledger)
     clock.advance(LEASE_MS)
     answer = invoke("on_expired", saved("on_expired/one_bell"))
     assert (answer["reclaimed"], answer["lapsed"], answer["lapsed_at_target"]) == (1, 1, 0)
@@ -114,9 +114,9 @@ def test_a_ring_measures_runs_that_ended_without_a_settle(
 
 
 def test_a_ring_measures_a_function_that_returned_without_a_settle(
-    store: EmbeddedLedger, clock: HandClock, capsys: pytest.CaptureFixture[str]
+    ledger: EmbeddedLedger, clock: HandClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    returned_without_a_settle(store, clock)
+    returned_without_a_settle(ledger, clock)
     assert invoke("on_expired", saved("on_expired/one_bell"))["lapsed_at_target"] == 1
     [line] = [line for line in capsys.readouterr().out.splitlines() if "_aws" in line]
     measured = json.loads(line)
@@ -124,65 +124,65 @@ def test_a_ring_measures_a_function_that_returned_without_a_settle(
 
 
 @pytest.mark.parametrize(("case", "trigger"), [("one_bell", Trigger.TIMER), ("many_bells", Trigger.RING)])
-def test_what_a_ring_found_tells_by_which_door(store: EmbeddedLedger, case: str, trigger: Trigger) -> None:
-    store.add([NewTask("a", "webhook", '{"url":1}')])
+def test_what_a_ring_found_tells_by_which_door(ledger: EmbeddedLedger, case: str, trigger: Trigger) -> None:
+    ledger.add([NewTask("a", "webhook", '{"url":1}')])
     invoke("on_expired", saved(f"on_expired/{case}"))
-    assert stored_task(store).history[0].trigger is trigger
+    assert stored_task(ledger).history[0].trigger is trigger
 
 
 @pytest.fixture
-def watching(store: EmbeddedLedger) -> Iterator[Shard]:
+def watching(ledger: EmbeddedLedger) -> Iterator[Shard]:
     """The functions watch, and their queue is paused, so that what they add is to be seen."""
-    with wired_with(settings=Settings(watch=read_watches([WATCH])), store=store):
-        store.configure("default", {"paused": True})
+    with wired_with(settings=Settings(watch=read_watches([WATCH])), ledger=ledger):
+        ledger.configure("default", {"paused": True})
         yield Shard()
 
 
-def test_each_expiry_is_a_task_and_the_same_key_within_the_window_one(store: EmbeddedLedger, watching: Shard) -> None:
+def test_each_expiry_is_a_task_and_the_same_key_within_the_window_one(ledger: EmbeddedLedger, watching: Shard) -> None:
     assert invoke("on_expired", saved("on_expired/watched_keys"))["added"] == 3
     assert invoke("on_expired", saved("on_expired/watched_keys"))["added"] == 0, "a retried invocation"
-    assert store.stats(watching).scheduled == 3
-    store.configure("default", {"paused": False})
-    tasks = store.claim(watching, 10, lease_ms=60_000).tasks
+    assert ledger.stats(watching).scheduled == 3
+    ledger.configure("default", {"paused": False})
+    tasks = ledger.claim(watching, 10, lease_ms=60_000).tasks
     ran = sorted((task.payload["key"]["user"], task.id.rpartition(":")[2]) for task in tasks)
     assert ran == [("42", "1790434500002"), ("42", "1790434501800"), ("\\xff", "1790434500003")]
     assert {task.kind for task in tasks} == {"webhook"}
     assert all(task.payload["url"] == WATCH["payload"]["url"] for task in tasks)
 
 
-def test_what_may_have_happened_when_another_heard_it_is_the_same(store: EmbeddedLedger, watching: Shard) -> None:
+def test_what_may_have_happened_when_another_heard_it_is_the_same(ledger: EmbeddedLedger, watching: Shard) -> None:
     assert invoke("on_expired", saved("on_expired/watched_keys"))["added"] == 3
     assert invoke("on_expired", saved("on_expired/watched_key_heard_late"))["added"] == 0
-    assert store.stats(watching).scheduled == 3
+    assert ledger.stats(watching).scheduled == 3
 
 
 def test_what_nothing_here_watches_is_left_out_and_told(
-    store: EmbeddedLedger, watching: Shard, caplog: pytest.LogCaptureFixture
+    ledger: EmbeddedLedger, watching: Shard, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert invoke("on_expired", saved("on_expired/strange_expired"))["added"] == 1
     [record] = [record for record in caplog.records if record.levelname == "WARNING"]
     assert record.__dict__["keys"] == ["session:4711"]
-    assert store.stats(watching).scheduled == 1
+    assert ledger.stats(watching).scheduled == 1
 
 
 @pytest.fixture
-def targets(store: EmbeddedLedger) -> Iterator[Lambda]:
+def targets(ledger: EmbeddedLedger) -> Iterator[Lambda]:
     """The functions hand two kinds over, one of them to a function that is away."""
     service = Lambda()
     given = Settings(targets={"report": "lambda:Report", "bill": "lambda:Bill"})
-    with wired_with(settings=given, store=store, invoker=service):
+    with wired_with(settings=given, ledger=ledger, invoker=service):
         yield service
 
 
 @pytest.mark.parametrize("case", sorted(WARM))
 def test_functions_are_warmed_for_what_comes_next_and_nothing_is_drained(
-    store: EmbeddedLedger, targets: Lambda, case: str
+    ledger: EmbeddedLedger, targets: Lambda, case: str
 ) -> None:
-    store.add([NewTask("a", "report", delay_ms=9_000), NewTask("b", "bill", delay_ms=9_000, queue="bills")])
-    store.add([NewTask("due", "report")])
+    ledger.add([NewTask("a", "report", delay_ms=9_000), NewTask("b", "bill", delay_ms=9_000, queue="bills")])
+    ledger.add([NewTask("due", "report")])
     assert invoke("on_expired", saved(f"on_expired/{case}")) == {"warmed": ["Report"]}
     assert targets.sent == [("Report", {"source": "duecourse", "version": "1", "tasks": []})]
-    assert stored_task(store, "due").run == 0
+    assert stored_task(ledger, "due").run == 0
     assert invoke("on_expired", saved(f"on_expired/{case}")) == {"warmed": []}, "once a spell"
 
 
@@ -194,7 +194,7 @@ def test_a_strange_key_is_left_out_of_what_is_warmed_for(caplog: pytest.LogCaptu
 
 
 @pytest.mark.usefixtures("targets")
-def test_a_function_that_was_handed_tasks_is_not_warmed(store: EmbeddedLedger) -> None:
-    store.add([NewTask("due", "report"), NewTask("later", "report", delay_ms=9_000)])
+def test_a_function_that_was_handed_tasks_is_not_warmed(ledger: EmbeddedLedger) -> None:
+    ledger.add([NewTask("due", "report"), NewTask("later", "report", delay_ms=9_000)])
     assert invoke("on_expired", saved("on_expired/one_bell"))["claimed"] == 1
     assert invoke("on_expired", saved("on_expired/warm")) == {"warmed": []}

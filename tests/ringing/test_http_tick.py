@@ -12,7 +12,7 @@ from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.reminder import Channel, Recipient, Reminder
 from duecourse.ledger.task import Status
 from tests.support.clock import START, HandClock
-from tests.support.failing_store import PartlyUnreachable
+from tests.support.failing_ledger import PartlyUnreachable
 from tests.support.functions import cases, invoke, load, saved
 from tests.support.kinds import Outbox
 from tests.support.ledger import bring, new, returned_without_a_settle, stored_task
@@ -59,22 +59,22 @@ def test_only_a_schedule_makes_a_tick() -> None:
 
 @pytest.mark.parametrize("case", GOOD)
 def test_a_tick_does_what_the_rings_missed(
-    case: str, app: App, store: EmbeddedLedger, clock: HandClock, outbox: Outbox
+    case: str, app: App, ledger: EmbeddedLedger, clock: HandClock, outbox: Outbox
 ) -> None:
     people = (Recipient("Ada", Channel.EMAIL, "ada@example.com"),)
-    app.one_off_reminders.add(Reminder("standup", "Stand-up", START + 60_000, (40_000,), people))
+    app.one_off_reminders.add(Reminder("standup", "Stand-up", (40_000,), people, starts_at=START + 60_000))
     clock.advance(25_000)
     counts = {"shards": 1, "claimed": 1, "done": 1, "oldest_overdue_ms": 5_000}
     assert invoke("poll_tick", saved(f"poll_tick/{case}")) == NOTHING | counts
     assert [message.to for message in outbox.sent] == ["ada@example.com"]
-    [task] = store.group("reminders", "standup")
+    [task] = ledger.group("reminders", "standup")
     assert (task.status, task.result) == (Status.DONE, {"message_id": "m-1"})
 
 
 def test_a_tick_measures_a_function_that_returned_without_a_settle(
-    store: EmbeddedLedger, clock: HandClock, capsys: pytest.CaptureFixture[str]
+    ledger: EmbeddedLedger, clock: HandClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    returned_without_a_settle(store, clock)
+    returned_without_a_settle(ledger, clock)
     answer = invoke("poll_tick", saved("poll_tick/rule"))
     assert (answer["reclaimed"], answer["lapsed"], answer["lapsed_at_target"]) == (1, 1, 1)
     [line] = [line for line in capsys.readouterr().out.splitlines() if "_aws" in line]
@@ -82,8 +82,8 @@ def test_a_tick_measures_a_function_that_returned_without_a_settle(
     assert (measured["Lapsed"], measured["LapsedAtTarget"]) == (1, 1)
 
 
-def test_a_tick_measures_what_the_alarms_watch(store: EmbeddedLedger, capsys: pytest.CaptureFixture[str]) -> None:
-    bring(store, "dead")
+def test_a_tick_measures_what_the_alarms_watch(ledger: EmbeddedLedger, capsys: pytest.CaptureFixture[str]) -> None:
+    bring(ledger, "dead")
     invoke("poll_tick", saved("poll_tick/rule"))
     [line] = [line for line in capsys.readouterr().out.splitlines() if "_aws" in line]
     measured = json.loads(line)
@@ -96,13 +96,13 @@ def test_a_tick_measures_what_the_alarms_watch(store: EmbeddedLedger, capsys: py
 def test_a_tick_that_cannot_see_all_shards_serves_the_others_and_fails(
     clock: HandClock, capsys: pytest.CaptureFixture[str], wire: Wire
 ) -> None:
-    store = PartlyUnreachable(clock)
-    store.add([new(kind="webhook", payload="{}"), new(kind="webhook", payload="{}", queue="dead")])
-    wire(store=store)
+    ledger = PartlyUnreachable(clock)
+    ledger.add([new(kind="webhook", payload="{}"), new(kind="webhook", payload="{}", queue="dead")])
+    wire(ledger=ledger)
     with pytest.raises(errors.StoreUnavailable):
         invoke("poll_tick", saved("poll_tick/rule"))
     assert '"Claimed": 1' in capsys.readouterr().out
-    assert stored_task(store).run == 1
+    assert stored_task(ledger).run == 1
 
 
 @pytest.fixture
@@ -138,9 +138,9 @@ def test_a_tick_makes_the_schedules_of_its_file_once_a_number(schedules: Path, a
 
 
 def test_a_wrong_file_is_a_line_of_the_log_and_stops_no_tick(
-    schedules: Path, app: App, store: EmbeddedLedger, caplog: pytest.LogCaptureFixture
+    schedules: Path, app: App, ledger: EmbeddedLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.add([new(kind="webhook", payload='{"url":"https://a.at"}')])
+    ledger.add([new(kind="webhook", payload='{"url":"https://a.at"}')])
     schedules.write_text(filed(1, hourly("a", colour=1), hourly("b", time_zone="Mars/Base"), hourly("c")))
     assert invoke("poll_tick", saved("poll_tick/scheduler"))["done"] == 1
     [said] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]

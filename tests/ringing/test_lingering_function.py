@@ -43,10 +43,10 @@ def wired(server: RedisServer, kind: Callable[[Task], None], **settings: Any) ->
     given = {"store": server.url, "namespace": "test", "margin_ms": MARGIN_MS, "parallel": 4}
     linger_ms = {"tick_linger_ms": int(LINGER_S * 1_000)}
     with connect(server.url) as client:
-        store = Ledger(client, "test")
+        ledger = Ledger(client, "test")
         parts = Settings(**given | linger_ms | settings)
-        with wired_with(settings=parts, store=store, kinds={"noop": kind}):
-            yield store
+        with wired_with(settings=parts, ledger=ledger, kinds={"noop": kind}):
+            yield ledger
 
 
 def measured(text: str) -> list[dict[str, Any]]:
@@ -57,8 +57,8 @@ def test_a_tick_that_lingers_serves_what_falls_due_and_measures_it(
     redis_server: RedisServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     late: list[int] = []
-    with wired(redis_server, lambda task: late.append(task.claimed_at - task.due_at)) as store:
-        store.add([NewTask("overdue", "noop"), NewTask("soon", "noop", delay_ms=600)])
+    with wired(redis_server, lambda task: late.append(task.claimed_at - task.due_at)) as ledger:
+        ledger.add([NewTask("overdue", "noop"), NewTask("soon", "noop", delay_ms=600)])
         began = time.monotonic()
         answer = invoke("poll_tick", saved("poll_tick/rule"), Running(10))
         took = time.monotonic() - began
@@ -86,8 +86,8 @@ def test_what_it_found_is_measured_before_it_stays(
 
 
 def test_a_tick_that_is_not_told_to_linger_ends_at_once(redis_server: RedisServer) -> None:
-    with wired(redis_server, lambda _: None, tick_linger_ms=0) as store:
-        store.add([NewTask("later", "noop", delay_ms=300)])
+    with wired(redis_server, lambda _: None, tick_linger_ms=0) as ledger:
+        ledger.add([NewTask("later", "noop", delay_ms=300)])
         began = time.monotonic()
         assert invoke("poll_tick", saved("poll_tick/rule"), Running(10))["claimed"] == 0
         assert time.monotonic() - began < 0.3
@@ -102,12 +102,12 @@ def test_a_tick_with_slow_work_of_its_own_serves_rings_meanwhile(redis_server: R
         if task.id == "slow":
             assert go_on.wait(30)
 
-    with wired(redis_server, kind, tick_linger_ms=2_000) as store:
-        store.add([NewTask("slow", "noop")])
+    with wired(redis_server, kind, tick_linger_ms=2_000) as ledger:
+        ledger.add([NewTask("slow", "noop")])
         thread = threading.Thread(target=invoke, args=("poll_tick", saved("poll_tick/rule"), Running(10)))
         thread.start()
         until(lambda: claimed)
-        store.add([NewTask(f"quick-{n}", "noop", delay_ms=100 + 30 * n) for n in range(20)])
+        ledger.add([NewTask(f"quick-{n}", "noop", delay_ms=100 + 30 * n) for n in range(20)])
         until(lambda: len(claimed) == 21)
         go_on.set()
         thread.join()
@@ -151,8 +151,8 @@ def test_a_tick_that_fails_for_its_store_is_away_serves_rings_once_that_is_back(
 
     thread = threading.Thread(target=tick)
     durable = RedisServer(need(newest()), "--appendonly", "yes", "--appendfsync", "always")
-    with durable as server, wired(server, lambda task: ran.append(task.id), tick_linger_ms=8_000) as store:
-        store.add([NewTask("due", "noop", delay_ms=10)])
+    with durable as server, wired(server, lambda task: ran.append(task.id), tick_linger_ms=8_000) as ledger:
+        ledger.add([NewTask("due", "noop", delay_ms=10)])
         if away == "as it comes":
             server.stop(signal.SIGKILL)
         thread.start()
@@ -162,7 +162,7 @@ def test_a_tick_that_fails_for_its_store_is_away_serves_rings_once_that_is_back(
         assert context.asked_again.wait(30), "it stays"
         server.start()
         until(lambda: ran, seconds=6)
-        until(lambda: store.stats(Shard()).done)
+        until(lambda: ledger.stats(Shard()).done)
         context.is_over = True
         thread.join()
     assert ran == ["due"]
@@ -172,8 +172,8 @@ def test_a_tick_that_fails_for_its_store_is_away_serves_rings_once_that_is_back(
 def test_how_the_ledger_stands_is_seen_before_rings_are_served(redis_server: RedisServer) -> None:
     """They would clear what the alarm is to count."""
     context = Halting(10, passes=1)
-    with wired(redis_server, lambda _: None, tick_linger_ms=200) as store, redis_server.client() as client:
-        store.add([NewTask("overdue", "noop")])
+    with wired(redis_server, lambda _: None, tick_linger_ms=200) as ledger, redis_server.client() as client:
+        ledger.add([NewTask("overdue", "noop")])
         client.config_resetstat()
         thread = threading.Thread(target=invoke, args=("poll_tick", saved("poll_tick/rule"), context))
         thread.start()
@@ -188,7 +188,7 @@ def test_how_the_ledger_stands_is_seen_before_rings_are_served(redis_server: Red
 def test_a_ledger_without_bells_is_named() -> None:
     settings = Settings(store="memory://", tick_linger_ms=60_000)
     with (
-        wired_with(settings=settings, store=EmbeddedLedger()),
+        wired_with(settings=settings, ledger=EmbeddedLedger()),
         pytest.raises(InvalidSettings, match=r"DUECOURSE_STORE: .* no bells"),
     ):
         invoke("poll_tick", saved("poll_tick/rule"), Running(10))
@@ -199,9 +199,9 @@ def test_a_tick_that_lingers_warms_the_function_of_what_comes_next(redis_server:
     given = {"store": redis_server.url, "namespace": "test", "margin_ms": 1_000, "parallel": 4, "targets": targets}
     times = {"warm_ms": 2_000, "warm_idle_ms": 10_000, "tick_linger_ms": 3_000}
     with connect(redis_server.url) as client:
-        store = Ledger(client, "test")
+        ledger = Ledger(client, "test")
         parts = Settings(**given | times)
-        with wired_with(settings=parts, store=store, kinds={}, invoker=service):
-            store.add([NewTask("soon", "report", delay_ms=2_200), NewTask("next", "report", delay_ms=2_500)])
+        with wired_with(settings=parts, ledger=ledger, kinds={}, invoker=service):
+            ledger.add([NewTask("soon", "report", delay_ms=2_200), NewTask("next", "report", delay_ms=2_500)])
             invoke("poll_tick", saved("poll_tick/rule"), Running(10))
     assert service.ids() == [[], ["soon"], ["next"]]

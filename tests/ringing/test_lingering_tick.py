@@ -26,7 +26,7 @@ ON_TIME_MS = 400
 
 
 @pytest.fixture
-def store(server: RedisServer) -> Iterator[Ledger]:
+def ledger(server: RedisServer) -> Iterator[Ledger]:
     with connect(server.url) as client:
         yield Ledger(client, NAMESPACE)
 
@@ -45,12 +45,12 @@ class Ran:
             self.late.append(task.claimed_at - task.due_at)
 
 
-def add(store: Ledger, id: str, delay_ms: int = 0) -> None:
-    store.add([NewTask(id, "noop", delay_ms=delay_ms)])
+def add(ledger: Ledger, id: str, delay_ms: int = 0) -> None:
+    ledger.add([NewTask(id, "noop", delay_ms=delay_ms)])
 
 
-def task(store: Ledger, id: str) -> Task:
-    found = store.get(DEFAULT_QUEUE, id)
+def task(ledger: Ledger, id: str) -> Task:
+    found = ledger.get(DEFAULT_QUEUE, id)
     assert found
     return found
 
@@ -62,14 +62,14 @@ def connections(server: RedisServer) -> list[str]:
 
 
 @pytest.mark.parametrize("events", [True, False], ids=["events on", "events off"])
-def test_what_falls_due_while_it_stays_is_claimed_on_time(server: RedisServer, store: Ledger, events: bool) -> None:
+def test_what_falls_due_while_it_stays_is_claimed_on_time(server: RedisServer, ledger: Ledger, events: bool) -> None:
     ran, left = Ran(), Open()
     with (
         on_time_ms(ON_TIME_MS) as most_ms,
         lingering(server, ran, linger_ms=60_000, remaining_ms=left, events=events) as linger,
     ):
-        store.add([NewTask(f"due-{n}", "noop", delay_ms=300 + 20 * n) for n in range(50)])
-        until(lambda: store.stats(Shard()).done == 50, every=0.05)
+        ledger.add([NewTask(f"due-{n}", "noop", delay_ms=300 + 20 * n) for n in range(50)])
+        until(lambda: ledger.stats(Shard()).done == 50, every=0.05)
         left.is_over = True
     assert ran.times == {f"due-{n}": 1 for n in range(50)}
     assert min(ran.late) >= 0
@@ -78,24 +78,24 @@ def test_what_falls_due_while_it_stays_is_claimed_on_time(server: RedisServer, s
     assert linger.stats().events is events
 
 
-def test_two_at_once_run_every_task_exactly_once(server: RedisServer, store: Ledger) -> None:
+def test_two_at_once_run_every_task_exactly_once(server: RedisServer, ledger: Ledger) -> None:
     ran, number, left = Ran(), 600, Open()
     with (
         lingering(server, ran, linger_ms=60_000, remaining_ms=left) as one,
         lingering(server, ran, linger_ms=60_000, remaining_ms=left) as other,
     ):
-        store.add([NewTask(f"task-{n}", "noop", delay_ms=100 + 3 * n) for n in range(number)])
-        until(lambda: store.stats(Shard()).done == number, every=0.05)
+        ledger.add([NewTask(f"task-{n}", "noop", delay_ms=100 + 3 * n) for n in range(number)])
+        until(lambda: ledger.stats(Shard()).done == number, every=0.05)
         left.is_over = True
     assert ran.times == {f"task-{n}": 1 for n in range(number)}
     assert one.counts["done"] + other.counts["done"] == number
     assert one.counts["stale"] + other.counts["stale"] == 0
-    assert store.stats(Shard()).done == number
+    assert ledger.stats(Shard()).done == number
 
 
-def test_one_takes_over_from_the_other_without_a_gap(server: RedisServer, store: Ledger) -> None:
+def test_one_takes_over_from_the_other_without_a_gap(server: RedisServer, ledger: Ledger) -> None:
     ran = Ran()
-    store.add([NewTask(f"task-{n}", "noop", delay_ms=300 + 10 * n) for n in range(300)])
+    ledger.add([NewTask(f"task-{n}", "noop", delay_ms=300 + 10 * n) for n in range(300)])
     second = threading.Timer(1.5, lambda: _stay(server, ran, 2_500))
     with on_time_ms(ON_TIME_MS) as most_ms:
         second.start()
@@ -126,7 +126,7 @@ def test_it_leaves_the_margin_of_a_shorter_timeout_alone(server: RedisServer) ->
 
 
 def test_what_is_under_way_at_the_end_is_finished_and_what_is_not_begun_is_given_back(
-    server: RedisServer, store: Ledger
+    server: RedisServer, ledger: Ledger
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
@@ -134,16 +134,16 @@ def test_what_is_under_way_at_the_end_is_finished_and_what_is_not_begun_is_given
         begun.set()
         assert go_on.wait(30)
 
-    store.add([NewTask(id, "noop") for id in ("one", "two")])
+    ledger.add([NewTask(id, "noop") for id in ("one", "two")])
     threading.Timer(1.2, go_on.set).start()
     with lingering(server, slow, linger_ms=600, size=1):
         assert begun.wait(30)
-    states = sorted((task(store, id).status, task(store, id).attempt) for id in ("one", "two"))
+    states = sorted((task(ledger, id).status, task(ledger, id).attempt) for id in ("one", "two"))
     assert states == [(Status.DONE, 1), (Status.SCHEDULED, 1)]
 
 
-def test_nothing_is_open_and_no_thread_runs_once_it_has_ended(server: RedisServer, store: Ledger) -> None:
-    add(store, "a", 300)
+def test_nothing_is_open_and_no_thread_runs_once_it_has_ended(server: RedisServer, ledger: Ledger) -> None:
+    add(ledger, "a", 300)
     open_before, threads_before = len(connections(server)), threading.active_count()
     switch_before = sys.getswitchinterval()
     with lingering(server, Ran(), linger_ms=500) as linger:
@@ -162,39 +162,39 @@ def test_where_the_tick_fails_it_stops_at_once(server: RedisServer) -> None:
     assert threading.active_count() == threads
 
 
-def test_where_the_tick_fails_its_drains_begin_nothing_more(server: RedisServer, store: Ledger) -> None:
+def test_where_the_tick_fails_its_drains_begin_nothing_more(server: RedisServer, ledger: Ledger) -> None:
     begun = threading.Event()
 
     def slow(_: Task) -> None:
         begun.set()
         time.sleep(0.05)  # as long as work takes
 
-    store.add([NewTask(f"task-{n}", "noop") for n in range(300)])
+    ledger.add([NewTask(f"task-{n}", "noop") for n in range(300)])
     with pytest.raises(ZeroDivisionError), lingering(server, slow, linger_ms=60_000, size=1):
         _ = 1 / (not begun.wait(30))
-    assert store.stats(Shard()).done < 100
-    assert store.stats(Shard()).leased == 0, "what was claimed and not begun is given back"
+    assert ledger.stats(Shard()).done < 100
+    assert ledger.stats(Shard()).leased == 0, "what was claimed and not begun is given back"
 
 
-def test_a_subscription_that_is_cut_is_made_anew(server: RedisServer, store: Ledger) -> None:
+def test_a_subscription_that_is_cut_is_made_anew(server: RedisServer, ledger: Ledger) -> None:
     ran, left = Ran(), Open()
     with (
         lingering(server, ran, linger_ms=60_000, remaining_ms=left) as linger,
         redis.Redis.from_url(server.url) as client,
     ):
         until(lambda: client.client_kill_filter(_type="pubsub"))
-        add(store, "after", 300)
+        add(ledger, "after", 300)
         until(lambda: linger.counts["done"])
         left.is_over = True
     assert ran.times == {"after": 1}
 
 
 @MATRIX
-def test_a_store_that_refuses_for_a_while_is_asked_again(server: RedisServer, store: Ledger) -> None:
+def test_a_store_that_refuses_for_a_while_is_asked_again(server: RedisServer, ledger: Ledger) -> None:
     ran = Ran()
-    add(store, "due", 200)
+    add(ledger, "due", 200)
     with lingering(server, ran, linger_ms=4_000), redis.Redis.from_url(server.url) as client:
         client.execute_command("ACL", "SETUSER", "default", "-@scripting")
-        until(lambda: store.now() > task(store, "due").due_at + 100)
+        until(lambda: ledger.now() > task(ledger, "due").due_at + 100)
         client.execute_command("ACL", "SETUSER", "default", "+@scripting")
     assert ran.times == {"due": 1}

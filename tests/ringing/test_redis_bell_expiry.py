@@ -31,8 +31,8 @@ DEADMAN_MS = 1_000
 
 
 @pytest.fixture
-def store(redis_client: redis.Redis) -> Ledger:
-    """A store on the server's own time."""
+def ledger(redis_client: redis.Redis) -> Ledger:
+    """A ledger on the server's own time."""
     return Ledger(redis_client)
 
 
@@ -79,34 +79,34 @@ def test_no_script_sets_a_time_to_live_but_by_set_pxat(script: Path) -> None:
     assert words.count("PXAT") == (1 if script.name == "bell.lua" else 0)
 
 
-def test_the_bell_is_the_one_key_with_a_time_to_live(store: Ledger, redis_client: redis.Redis) -> None:
-    store.add([new("a", group="g"), new("b", tenant="t"), new("c", delay_ms=60_000), new("d"), new("e")])
-    store.add([new(queue="other", delay_ms=60_000)])
-    done, again, drop, *_ = store.claim(SHARD, 5, lease_ms=LEASE_MS).tasks
+def test_the_bell_is_the_one_key_with_a_time_to_live(ledger: Ledger, redis_client: redis.Redis) -> None:
+    ledger.add([new("a", group="g"), new("b", tenant="t"), new("c", delay_ms=60_000), new("d"), new("e")])
+    ledger.add([new(queue="other", delay_ms=60_000)])
+    done, again, drop, *_ = ledger.claim(SHARD, 5, lease_ms=LEASE_MS).tasks
     how = [ending(done, Ending.DONE), ending(again, Ending.AGAIN, delay_ms=9_000), ending(drop, Ending.DROP)]
-    store.settle(SHARD, how)
-    store.cancel("default", ["c"])
-    store.configure("other", {"paused": True})
-    store.configure("other", {"paused": False})
-    store.sweep(SHARD, retention_ms=0)
+    ledger.settle(SHARD, how)
+    ledger.cancel("default", ["c"])
+    ledger.configure("other", {"paused": True})
+    ledger.configure("other", {"paused": False})
+    ledger.sweep(SHARD, retention_ms=0)
     keys = list(redis_client.scan_iter())
     with_ttl = sorted(key for key in keys if redis_client.pttl(key) != -1)
     assert with_ttl == [BELL.encode(), b"duecourse:{other/0}:bell"]
     assert all(key.startswith(b"duecourse:") for key in keys)
 
 
-def test_the_key_goes_at_the_instant_it_says(store: Ledger, redis_client: redis.Redis) -> None:
-    task = add(store, delay_ms=60_000)
-    assert int(redis_client.get(BELL) or 0) == task.due_at == store.stats(SHARD).bell_at
+def test_the_key_goes_at_the_instant_it_says(ledger: Ledger, redis_client: redis.Redis) -> None:
+    task = add(ledger, delay_ms=60_000)
+    assert int(redis_client.get(BELL) or 0) == task.due_at == ledger.stats(SHARD).bell_at
     assert goes_at(redis_client) == task.due_at
 
 
 def test_nothing_is_ever_hung_in_the_past(
-    store: Ledger, redis_client: redis.Redis, events: Callable[[], list[str]]
+    ledger: Ledger, redis_client: redis.Redis, events: Callable[[], list[str]]
 ) -> None:
-    for due_at in (1, store.now() - 1, store.now()):
-        store.add([new(str(due_at), due_at=due_at)])
-        assert int(redis_client.get(BELL) or store.now() + 1) > 1
+    for due_at in (1, ledger.now() - 1, ledger.now()):
+        ledger.add([new(str(due_at), due_at=due_at)])
+        assert int(redis_client.get(BELL) or ledger.now() + 1) > 1
     until(lambda: events()[-1:] == ["expired"])
     assert set(events()) == {"set", "expire", "expired"}
 
@@ -147,157 +147,157 @@ def test_inside_a_script_nothing_expires_and_since_7_2_time_stands_still_too(red
 
 
 def test_where_nothing_is_to_come_the_bell_is_taken_down_without_a_ring(
-    store: Ledger, redis_client: redis.Redis, events: Callable[[], list[str]]
+    ledger: Ledger, redis_client: redis.Redis, events: Callable[[], list[str]]
 ) -> None:
-    add(store, delay_ms=60_000)
-    store.cancel(SHARD.queue, ["a"])
+    add(ledger, delay_ms=60_000)
+    ledger.cancel(SHARD.queue, ["a"])
     assert redis_client.exists(BELL) == 0
     assert events() == ["set", "expire", "del"]
 
 
 @pytest.mark.usefixtures("no_cycle")
-def test_a_bell_hung_anew_after_its_time_rings_first(store: Ledger, events: Callable[[], list[str]]) -> None:
-    bell_at = add(store, delay_ms=50).due_at  # to read the bell itself would let it ring
-    until(lambda: store.now() > bell_at)
+def test_a_bell_hung_anew_after_its_time_rings_first(ledger: Ledger, events: Callable[[], list[str]]) -> None:
+    bell_at = add(ledger, delay_ms=50).due_at  # to read the bell itself would let it ring
+    until(lambda: ledger.now() > bell_at)
     assert events() == ["set", "expire"]
-    assert store.claim(SHARD, 5, lease_ms=LEASE_MS).tasks
+    assert ledger.claim(SHARD, 5, lease_ms=LEASE_MS).tasks
     assert events() == ["set", "expire", "expired", "set", "expire"]
 
 
-def test_a_bell_that_is_still_there_past_its_time_is_left_to_ring(store: Ledger, redis_client: redis.Redis) -> None:
-    add(store)
-    past = store.now() - 1
+def test_a_bell_that_is_still_there_past_its_time_is_left_to_ring(ledger: Ledger, redis_client: redis.Redis) -> None:
+    add(ledger)
+    past = ledger.now() - 1
     redis_client.set(BELL, past, px=60_000)  # as a script sees it that began in the bell's own millisecond
-    add(store, "b", delay_ms=60_000)
-    assert store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
+    add(ledger, "b", delay_ms=60_000)
+    assert ledger.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
     redis_client.set(BELL, past, px=60_000)
-    add(store, "c")
+    add(ledger, "c")
     redis_client.set(BELL, past, px=60_000)
-    store.sweep(SHARD, retention_ms=1_000)
+    ledger.sweep(SHARD, retention_ms=1_000)
     assert redis_client.get(BELL) == str(past).encode()
 
 
-def test_a_claim_goes_by_time_and_not_by_the_bell(store: Ledger, redis_client: redis.Redis) -> None:
-    add(store, "due")
-    add(store, "later", delay_ms=60_000)
+def test_a_claim_goes_by_time_and_not_by_the_bell(ledger: Ledger, redis_client: redis.Redis) -> None:
+    add(ledger, "due")
+    add(ledger, "later", delay_ms=60_000)
     redis_client.set(BELL, 1)
-    assert [t.id for t in claim(store)] == ["due"]
+    assert [t.id for t in claim(ledger)] == ["due"]
     redis_client.delete(BELL)
-    assert claim(store) == []
+    assert claim(ledger) == []
     assert redis_client.exists(BELL) == 1
 
 
 @pytest.mark.parametrize("verb", ["claim", "sweep"])
 def test_a_bell_that_went_without_a_sound_is_hung_by_the_next_look(
-    store: Ledger, redis_client: redis.Redis, verb: str
+    ledger: Ledger, redis_client: redis.Redis, verb: str
 ) -> None:
-    task = add(store, delay_ms=60_000)
+    task = add(ledger, delay_ms=60_000)
     redis_client.delete(BELL)
     if verb == "claim":
-        assert store.claim(SHARD, 5, lease_ms=LEASE_MS).bell_at == task.due_at
+        assert ledger.claim(SHARD, 5, lease_ms=LEASE_MS).bell_at == task.due_at
     else:
-        assert store.sweep(SHARD, retention_ms=0).bell_at == task.due_at
+        assert ledger.sweep(SHARD, retention_ms=0).bell_at == task.due_at
     assert goes_at(redis_client) == task.due_at
 
 
 def test_an_evicted_bell_is_hung_by_the_next_look_and_nothing_else_is_ever_evicted(
-    store: Ledger, redis_client: redis.Redis
+    ledger: Ledger, redis_client: redis.Redis
 ) -> None:
-    task = add(store, delay_ms=60_000)
+    task = add(ledger, delay_ms=60_000)
     redis_client.config_set("maxmemory-policy", "volatile-ttl")
     try:
         redis_client.config_set("maxmemory", 1)
         with pytest.raises(StoreFull):
-            add(store, "b")
+            add(ledger, "b")
         assert redis_client.exists(BELL) == 0
         redis_client.config_set("maxmemory", 0)
-        assert store.sweep(SHARD, retention_ms=0).bell_at == task.due_at
-        assert store.stats(SHARD).scheduled == 1
+        assert ledger.sweep(SHARD, retention_ms=0).bell_at == task.due_at
+        assert ledger.stats(SHARD).scheduled == 1
     finally:
         redis_client.config_set("maxmemory", 0)
         redis_client.config_set("maxmemory-policy", "noeviction")
 
 
 def test_out_of_memory_refuses_an_add_whole_while_claim_and_settle_go_on(
-    store: Ledger, redis_client: redis.Redis
+    ledger: Ledger, redis_client: redis.Redis
 ) -> None:
-    store.add([new(f"t{n}") for n in range(4)])
-    running = store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks[0]
-    before = store.stats(SHARD), redis_client.hlen("duecourse:{default/0}:tasks")
+    ledger.add([new(f"t{n}") for n in range(4)])
+    running = ledger.claim(SHARD, 1, lease_ms=LEASE_MS).tasks[0]
+    before = ledger.stats(SHARD), redis_client.hlen("duecourse:{default/0}:tasks")
     redis_client.config_set("maxmemory", 1)
     try:
         with pytest.raises(StoreFull):
-            store.add([new("b", group="g"), new("c", queue="elsewhere")])
-        assert (store.stats(SHARD)._replace(now=0, bell_at=0), redis_client.hlen("duecourse:{default/0}:tasks")) == (
+            ledger.add([new("b", group="g"), new("c", queue="elsewhere")])
+        assert (ledger.stats(SHARD)._replace(now=0, bell_at=0), redis_client.hlen("duecourse:{default/0}:tasks")) == (
             before[0]._replace(now=0, bell_at=0),
             before[1],
         )
-        assert store.group("default", "g") == []
-        assert store.extend(SHARD, [lease_of(running)], 2 * LEASE_MS)[0] > running.lease_expires_at
-        assert store.save(SHARD, lease_of(running), '{"page":2}')
-        assert store.settle(SHARD, [ending(running, Ending.RETRY, delay_ms=60_000, detail="x" * 400)]) == [
+        assert ledger.group("default", "g") == []
+        assert ledger.extend(SHARD, [lease_of(running)], 2 * LEASE_MS)[0] > running.lease_expires_at
+        assert ledger.save(SHARD, lease_of(running), '{"page":2}')
+        assert ledger.settle(SHARD, [ending(running, Ending.RETRY, delay_ms=60_000, detail="x" * 400)]) == [
             Settled.RETRIED
         ]
-        tasks = store.claim(SHARD, 5, lease_ms=1).tasks
+        tasks = ledger.claim(SHARD, 5, lease_ms=1).tasks
         assert len(tasks) == 3
-        until(lambda: store.now() > tasks[0].lease_expires_at)
-        again = store.claim(SHARD, 5, lease_ms=LEASE_MS).tasks
+        until(lambda: ledger.now() > tasks[0].lease_expires_at)
+        again = ledger.claim(SHARD, 5, lease_ms=LEASE_MS).tasks
         assert [t.attempt for t in again] == [2, 2, 2]
-        assert {settle(store, task, Ending.DONE) for task in again} == {Settled.DONE}
-        assert store.stats(SHARD).done == 3
-        assert store.sweep(SHARD, retention_ms=-1).pruned == 3
+        assert {settle(ledger, task, Ending.DONE) for task in again} == {Settled.DONE}
+        assert ledger.stats(SHARD).done == 3
+        assert ledger.sweep(SHARD, retention_ms=-1).pruned == 3
     finally:
         redis_client.config_set("maxmemory", 0)
 
 
-def test_out_of_memory_lets_a_queue_be_paused_and_forget_sooner(store: Ledger, redis_client: redis.Redis) -> None:
-    settle(store, claim_one(store), Ending.DONE)
+def test_out_of_memory_lets_a_queue_be_paused_and_forget_sooner(ledger: Ledger, redis_client: redis.Redis) -> None:
+    settle(ledger, claim_one(ledger), Ending.DONE)
     redis_client.config_set("maxmemory", 1)
     try:
-        store.configure("default", {"retention_ms": 0})
-        assert store.sweep(SHARD, retention_ms=LEASE_MS).pruned == 1
-        store.configure("default", {"paused": True, "max_running": 1})
-        assert store.settings_of(["default"])[0].paused
+        ledger.configure("default", {"retention_ms": 0})
+        assert ledger.sweep(SHARD, retention_ms=LEASE_MS).pruned == 1
+        ledger.configure("default", {"paused": True, "max_running": 1})
+        assert ledger.settings_of(["default"])[0].paused
     finally:
         redis_client.config_set("maxmemory", 0)
 
 
-def test_out_of_memory_lets_a_function_begin_what_it_was_handed(store: Ledger, redis_client: redis.Redis) -> None:
-    store.add([new("a", kind="report")])
+def test_out_of_memory_lets_a_function_begin_what_it_was_handed(ledger: Ledger, redis_client: redis.Redis) -> None:
+    ledger.add([new("a", kind="report")])
     handed = {"report": Delivery("lambda:report", 100, LEASE_MS)}
-    [task] = store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=handed).tasks
+    [task] = ledger.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=handed).tasks
     redis_client.config_set("maxmemory", 1)
     try:
-        [begun] = store.begin(SHARD, [lease_of(task)], LEASE_MS, [bytes(8)])
+        [begun] = ledger.begin(SHARD, [lease_of(task)], LEASE_MS, [bytes(8)])
     finally:
         redis_client.config_set("maxmemory", 0)
     assert begun.token
 
 
-def test_out_of_memory_lets_an_empty_shard_be_swept(store: Ledger, redis_client: redis.Redis) -> None:
-    add(store)
-    store.cancel("default", ["a"])
-    assert store.sweep(SHARD, retention_ms=-1).pruned == 1
+def test_out_of_memory_lets_an_empty_shard_be_swept(ledger: Ledger, redis_client: redis.Redis) -> None:
+    add(ledger)
+    ledger.cancel("default", ["a"])
+    assert ledger.sweep(SHARD, retention_ms=-1).pruned == 1
     redis_client.hdel("duecourse:{default/0}:meta", "idle")
     redis_client.config_set("maxmemory", 1)
     try:
-        assert store.sweep(SHARD, retention_ms=-1).pruned == 0
+        assert ledger.sweep(SHARD, retention_ms=-1).pruned == 0
     finally:
         redis_client.config_set("maxmemory", 0)
 
 
 @pytest.mark.parametrize("verb", ["claim", "settle", "sweep"])
-def test_out_of_memory_lets_an_idle_step_hang_the_bell(store: Ledger, redis_client: redis.Redis, verb: str) -> None:
-    task = add(store, delay_ms=60_000)
+def test_out_of_memory_lets_an_idle_step_hang_the_bell(ledger: Ledger, redis_client: redis.Redis, verb: str) -> None:
+    task = add(ledger, delay_ms=60_000)
     redis_client.delete(BELL)
     redis_client.config_set("maxmemory", 1)
     try:
         if verb == "claim":
-            assert store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks == []
+            assert ledger.claim(SHARD, 1, lease_ms=LEASE_MS).tasks == []
         elif verb == "settle":
-            assert settle(store, task, Ending.DONE) == Settled.STALE
+            assert settle(ledger, task, Ending.DONE) == Settled.STALE
         else:
-            store.sweep(SHARD, retention_ms=0)
+            ledger.sweep(SHARD, retention_ms=0)
         assert goes_at(redis_client) == task.due_at
     finally:
         redis_client.config_set("maxmemory", 0)
@@ -314,35 +314,35 @@ def test_an_rdb_restart_drops_a_bell_without_an_event_and_the_next_look_hangs_it
         until(lambda: time.time() * 1_000 > gone_at + 1)
         server.start()
         with connect(server.url) as client:
-            store = Ledger(client)
+            ledger = Ledger(client)
             assert client.exists(BELL) == 0
-            assert store.stats(SHARD).scheduled == 1
-            swept = store.sweep(SHARD, retention_ms=0)
+            assert ledger.stats(SHARD).scheduled == 1
+            swept = ledger.sweep(SHARD, retention_ms=0)
             assert swept.now < swept.bell_at <= swept.now + DEADMAN_MS
-            assert [t.status for t in claim(store)] == [Status.LEASED]
+            assert [t.status for t in claim(ledger)] == [Status.LEASED]
 
 
 @pytest.mark.parametrize("version", EVERY)
 def test_an_aof_restart_keeps_every_acknowledged_task_and_lease(version: str) -> None:
     with RedisServer(need(version), "--appendonly", "yes", "--appendfsync", "always") as server:
         with connect(server.url) as client:
-            store = Ledger(client)
-            running = claim_one(store)
-            add(store, "b", delay_ms=60_000)
+            ledger = Ledger(client)
+            running = claim_one(ledger)
+            add(ledger, "b", delay_ms=60_000)
         server.stop(signal.SIGKILL)
         server.start()
         with connect(server.url) as client:
-            store = Ledger(client)
-            stats = store.stats(SHARD)
+            ledger = Ledger(client)
+            stats = ledger.stats(SHARD)
             assert (stats.leased, stats.scheduled, stats.bell_at) == (1, 1, running.lease_expires_at)
-            assert settle(store, running, Ending.DONE) == Settled.DONE
-            assert add(store, "c").generation > running.fence
+            assert settle(ledger, running, Ending.DONE) == Settled.DONE
+            assert add(ledger, "c").generation > running.fence
 
 
 def test_an_override_of_the_clock_is_refused_where_the_clock_does_not_travel(
-    store: Ledger, redis_client: redis.Redis
+    ledger: Ledger, redis_client: redis.Redis
 ) -> None:
-    add(store)
+    add(ledger)
     traveller = Ledger(redis_client, travel=HandClock())
     traveller.claim(SHARD, 1, lease_ms=LEASE_MS)
     redis_client.hdel("duecourse:{default/0}:meta", "clock")
@@ -351,68 +351,70 @@ def test_an_override_of_the_clock_is_refused_where_the_clock_does_not_travel(
 
 
 def test_no_bell_hangs_where_the_clock_travels(redis_client: redis.Redis, clock: HandClock) -> None:
-    store = Ledger(redis_client, travel=clock)
-    add(store, delay_ms=5)
-    assert store.stats(SHARD).bell_at == clock.at + 5
+    ledger = Ledger(redis_client, travel=clock)
+    add(ledger, delay_ms=5)
+    assert ledger.stats(SHARD).bell_at == clock.at + 5
     assert redis_client.exists(BELL) == 0
 
 
-def test_a_changed_bell_is_told_on_the_shards_channel(store: Ledger, redis_server: RedisServer) -> None:
+def test_a_changed_bell_is_told_on_the_shards_channel(ledger: Ledger, redis_server: RedisServer) -> None:
     with redis_server.client() as client, client.pubsub() as pubsub:
         pubsub.subscribe("duecourse:{default/0}:head")
         until(lambda: pubsub.get_message(timeout=1))
-        first = add(store, delay_ms=60_000)
-        add(store, "b", delay_ms=70_000)
-        second = add(store, "c", delay_ms=50_000)
+        first = add(ledger, delay_ms=60_000)
+        add(ledger, "b", delay_ms=70_000)
+        second = add(ledger, "c", delay_ms=50_000)
         told = [until(lambda: pubsub.get_message(timeout=1))["data"] for _ in range(2)]
         assert told == [str(first.due_at).encode(), str(second.due_at).encode()]
         assert pubsub.get_message(timeout=0.05) is None
 
 
-def test_a_shard_is_registered_with_its_count_before_its_first_task(store: Ledger, redis_client: redis.Redis) -> None:
-    add(store)
+def test_a_shard_is_registered_with_its_count_before_its_first_task(ledger: Ledger, redis_client: redis.Redis) -> None:
+    add(ledger)
     assert redis_client.smembers("duecourse:shards") == {b"default/0/1"}
-    assert store.shards() == [Shard()]
+    assert ledger.shards() == [Shard()]
     redis_client.config_set("maxmemory", 1)
     try:
         with pytest.raises(StoreFull):
-            store.add([new(queue="new")])
+            ledger.add([new(queue="new")])
         assert redis_client.exists("duecourse:{new/0}:tasks") == 0
     finally:
         redis_client.config_set("maxmemory", 0)
 
 
 def test_out_of_memory_an_end_is_told_of_all_the_same(redis_client: redis.Redis) -> None:
-    store = Ledger(redis_client, deaths=True)
+    ledger = Ledger(redis_client, deaths=True)
     once = {"retry": RetryPolicy(max_attempts=1), "notify": "audit"}
-    store.add([new(id, due_at=n + 1, **once) for n, id in enumerate(("settled", "swept", "lapsed"))])
-    settled, swept, lapsed = (store.claim(SHARD, 1, lease_ms=ms).tasks[0] for ms in (LEASE_MS, 600, 1))
-    store.add([new("late", due_at=9, deadline_at=10)])
+    ledger.add([new(id, due_at=n + 1, **once) for n, id in enumerate(("settled", "swept", "lapsed"))])
+    settled, swept, lapsed = (ledger.claim(SHARD, 1, lease_ms=ms).tasks[0] for ms in (LEASE_MS, 600, 1))
+    ledger.add([new("late", due_at=9, deadline_at=10)])
     redis_client.config_set("maxmemory", 1)
     try:
-        assert store.settle(SHARD, [ending(settled, Ending.RETRY, detail="x")]) == [Settled.DEAD]
-        until(lambda: store.now() > lapsed.lease_expires_at)
-        store.claim(SHARD, 9, lease_ms=LEASE_MS)
-        until(lambda: store.now() > swept.lease_expires_at)
-        assert store.sweep(SHARD, retention_ms=LEASE_MS).died == 1
+        assert ledger.settle(SHARD, [ending(settled, Ending.RETRY, detail="x")]) == [Settled.DEAD]
+        until(lambda: ledger.now() > lapsed.lease_expires_at)
+        ledger.claim(SHARD, 9, lease_ms=LEASE_MS)
+        until(lambda: ledger.now() > swept.lease_expires_at)
+        assert ledger.sweep(SHARD, retention_ms=LEASE_MS).died == 1
     finally:
         redis_client.config_set("maxmemory", 0)
     assert redis_ledger.check(redis_client) > 0
-    page = store.page("default", TaskFilter(), None, 100)
+    page = ledger.page("default", TaskFilter(), None, 100)
     ended = Counter(task.id.partition("~")[0] for task in page.tasks if "~" in task.id)
     assert ended == {"settled": 2, "lapsed": 2, "swept": 2, "late": 1}
 
 
-def test_out_of_memory_lets_a_claim_bar_tenants_that_run_all_they_may(store: Ledger, redis_client: redis.Redis) -> None:
-    store.configure("default", {"tenant_max_running": 1})
-    store.add([new(f"{tenant}{n}", tenant=tenant) for tenant in "abcdefghijkl" for n in range(2)])
-    store.claim(SHARD, 100, lease_ms=LEASE_MS)
+def test_out_of_memory_lets_a_claim_bar_tenants_that_run_all_they_may(
+    ledger: Ledger, redis_client: redis.Redis
+) -> None:
+    ledger.configure("default", {"tenant_max_running": 1})
+    ledger.add([new(f"{tenant}{n}", tenant=tenant) for tenant in "abcdefghijkl" for n in range(2)])
+    ledger.claim(SHARD, 100, lease_ms=LEASE_MS)
     redis_client.zunionstore(
         "duecourse:{default/0}:ring", ["duecourse:{default/0}:ring", "duecourse:{default/0}:parked"]
     )
     redis_client.delete("duecourse:{default/0}:parked")
     redis_client.config_set("maxmemory", 1)
     try:
-        assert store.claim(SHARD, 100, lease_ms=LEASE_MS).tasks == []
+        assert ledger.claim(SHARD, 100, lease_ms=LEASE_MS).tasks == []
     finally:
         redis_client.config_set("maxmemory", 0)

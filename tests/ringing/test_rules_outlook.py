@@ -11,78 +11,78 @@ from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, bring, claim, new, s
 HOUR_MS = 3_600_000
 
 
-def outlook(store: Ledger, shard: Shard = SHARD) -> Outlook:
-    [answer] = store.outlook_of([shard])
+def outlook(ledger: Ledger, shard: Shard = SHARD) -> Outlook:
+    [answer] = ledger.outlook_of([shard])
     assert isinstance(answer, Outlook)
     return answer
 
 
 @pytest.mark.parametrize("state", ["absent", "cancelled", "done"])
-def test_a_shard_without_anything_to_do_has_no_instant(store: Ledger, clock: HandClock, state: str) -> None:
-    bring(store, state)
-    assert outlook(store) == Outlook(0, 0, clock.at)
+def test_a_shard_without_anything_to_do_has_no_instant(ledger: Ledger, clock: HandClock, state: str) -> None:
+    bring(ledger, state)
+    assert outlook(ledger) == Outlook(0, 0, clock.at)
 
 
-def test_what_is_scheduled_is_told_by_the_earliest(store: Ledger, clock: HandClock) -> None:
-    store.add([new("a", delay_ms=HOUR_MS), new("b", tenant="other", delay_ms=LATER_MS)])
-    assert outlook(store).next_at == clock.at + LATER_MS
-    store.move("default", [Move("a", delay_ms=1)])
-    assert outlook(store).next_at == clock.at + 1
+def test_what_is_scheduled_is_told_by_the_earliest(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new("a", delay_ms=HOUR_MS), new("b", tenant="other", delay_ms=LATER_MS)])
+    assert outlook(ledger).next_at == clock.at + LATER_MS
+    ledger.move("default", [Move("a", delay_ms=1)])
+    assert outlook(ledger).next_at == clock.at + 1
 
 
-def test_a_lease_is_told_by_its_end(store: Ledger, clock: HandClock) -> None:
-    bring(store, "leased")
-    store.add([new("b", delay_ms=HOUR_MS)])
-    assert outlook(store).next_at == clock.at + LEASE_MS
-    store.move("default", [Move("b", delay_ms=LEASE_MS - 1)])
-    assert outlook(store).next_at == clock.at + LEASE_MS - 1
+def test_a_lease_is_told_by_its_end(ledger: Ledger, clock: HandClock) -> None:
+    bring(ledger, "leased")
+    ledger.add([new("b", delay_ms=HOUR_MS)])
+    assert outlook(ledger).next_at == clock.at + LEASE_MS
+    ledger.move("default", [Move("b", delay_ms=LEASE_MS - 1)])
+    assert outlook(ledger).next_at == clock.at + LEASE_MS - 1
 
 
 @pytest.mark.parametrize("changes", [{}, {"paused": True}, {"max_running": 1}, {"tenant_max_running": 1}])
 def test_a_due_task_is_something_to_do_whatever_it_waits_for(
-    store: Ledger, clock: HandClock, changes: dict[str, int]
+    ledger: Ledger, clock: HandClock, changes: dict[str, int]
 ) -> None:
-    store.add([new(id) for id in "abc"])
-    assert 0 < outlook(store).next_at <= clock.at
-    claim(store, 1, lease_ms=HOUR_MS)
-    store.configure("default", changes)  # type: ignore[arg-type]
-    claim(store, 1, lease_ms=HOUR_MS)
-    assert 0 < outlook(store).next_at <= clock.at
+    ledger.add([new(id) for id in "abc"])
+    assert 0 < outlook(ledger).next_at <= clock.at
+    claim(ledger, 1, lease_ms=HOUR_MS)
+    ledger.configure("default", changes)  # type: ignore[arg-type]
+    claim(ledger, 1, lease_ms=HOUR_MS)
+    assert 0 < outlook(ledger).next_at <= clock.at
 
 
-def test_a_task_that_waits_for_room_at_its_target_is_something_to_do(store: Ledger, clock: HandClock) -> None:
+def test_a_task_that_waits_for_room_at_its_target_is_something_to_do(ledger: Ledger, clock: HandClock) -> None:
     deliveries = {"report": Delivery("lambda:report", 1, HOUR_MS)}
-    store.add([new(id, kind="report") for id in "ab"])
-    store.claim(SHARD, 10, lease_ms=HOUR_MS, deliveries=deliveries)
-    assert 0 < outlook(store).next_at <= clock.at
+    ledger.add([new(id, kind="report") for id in "ab"])
+    ledger.claim(SHARD, 10, lease_ms=HOUR_MS, deliveries=deliveries)
+    assert 0 < outlook(ledger).next_at <= clock.at
 
 
-def test_a_delivery_is_told_by_its_end(store: Ledger, clock: HandClock) -> None:
-    store.add([new(kind="report")])
-    store.claim(SHARD, 10, lease_ms=1, deliveries={"report": Delivery("lambda:report", 1, HOUR_MS)})
-    assert outlook(store).next_at == clock.at + HOUR_MS
+def test_a_delivery_is_told_by_its_end(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new(kind="report")])
+    ledger.claim(SHARD, 10, lease_ms=1, deliveries={"report": Delivery("lambda:report", 1, HOUR_MS)})
+    assert outlook(ledger).next_at == clock.at + HOUR_MS
 
 
-def test_the_dead_are_counted(store: Ledger) -> None:
-    store.add([new("a"), new("b")])
-    for task in claim(store):
-        settle(store, task, Ending.DROP)
-    assert outlook(store)[:2] == (0, 2)
+def test_the_dead_are_counted(ledger: Ledger) -> None:
+    ledger.add([new("a"), new("b")])
+    for task in claim(ledger):
+        settle(ledger, task, Ending.DROP)
+    assert outlook(ledger)[:2] == (0, 2)
 
 
-def test_many_shards_are_asked_together_and_each_answers_for_itself(store: Ledger, clock: HandClock) -> None:
-    store.add([new("a", queue=f"q{n}", delay_ms=n) for n in range(1, 40)])
+def test_many_shards_are_asked_together_and_each_answers_for_itself(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new("a", queue=f"q{n}", delay_ms=n) for n in range(1, 40)])
     shards = [Shard(f"q{n}") for n in range(1, 41)]
-    answers = store.outlook_of(shards)
+    answers = ledger.outlook_of(shards)
     assert [one.next_at for one in answers if isinstance(one, Outlook)] == [
         *(clock.at + n for n in range(1, 40)),
         0,
     ]
 
 
-def test_a_round_is_kept_and_its_parts_are_noted_one_by_one(store: Ledger) -> None:
-    rounds = store.rounds()
+def test_a_round_is_kept_and_its_parts_are_noted_one_by_one(ledger: Ledger) -> None:
+    rounds = ledger.rounds()
     assert rounds.swept_at() == {}
     rounds.note([1, 3], 500)
     rounds.note([3], 700)
-    assert store.rounds().swept_at() == {1: 500, 3: 700}
+    assert ledger.rounds().swept_at() == {1: 500, 3: 700}

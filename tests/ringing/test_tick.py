@@ -16,7 +16,7 @@ from duecourse.ringing.tick import AT_A_TIME, PARTS, Retention, Sweeper, TickRes
 from duecourse.running.run import Kind
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, ample, engine
-from tests.support.failing_store import OneByOne, PartlyUnreachable
+from tests.support.failing_ledger import OneByOne, PartlyUnreachable
 from tests.support.ledger import LEASE_MS, add, claim, claim_one, new, settle, stored_task
 from tests.support.wait import until
 
@@ -29,56 +29,56 @@ def no_wait(_seconds: float) -> None:
 
 
 def tick(
-    store: EmbeddedLedger,
+    ledger: EmbeddedLedger,
     kind: Kind = lambda _task: None,
     remaining_ms: Callable[[], int] = ample,
     wait: Callable[[float], None] = no_wait,
 ) -> TickResult:
-    with engine(store, kind) as run:
-        sweeper = Sweeper(store, run.drainer, Retention(RETENTION_MS), MARGIN_MS, wait)
+    with engine(ledger, kind) as run:
+        sweeper = Sweeper(ledger, run.drainer, Retention(RETENTION_MS), MARGIN_MS, wait)
         return sweeper.tick(sweeper.survey(ample), remaining_ms)
 
 
-def finish(store: EmbeddedLedger, count: int) -> None:
+def finish(ledger: EmbeddedLedger, count: int) -> None:
     """Tasks that are done."""
     for start in range(0, count, 500):
-        store.add([new(f"{start}-{n}") for n in range(500)])
-        for task in claim(store, 500):
-            settle(store, task, Ending.DONE)
+        ledger.add([new(f"{start}-{n}") for n in range(500)])
+        for task in claim(ledger, 500):
+            settle(ledger, task, Ending.DONE)
 
 
-def test_an_empty_ledger_is_quickly_swept(store: EmbeddedLedger) -> None:
-    assert tick(store) == NOTHING
+def test_an_empty_ledger_is_quickly_swept(ledger: EmbeddedLedger) -> None:
+    assert tick(ledger) == NOTHING
 
 
-def test_it_works_what_no_ring_told_of_in_every_shard(store: EmbeddedLedger, clock: HandClock) -> None:
-    store.add([new("a", delay_ms=1_000), new("b", queue="other", delay_ms=3_000)])
+def test_it_works_what_no_ring_told_of_in_every_shard(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    ledger.add([new("a", delay_ms=1_000), new("b", queue="other", delay_ms=3_000)])
     clock.advance(4_000)
-    ticked = tick(store)
+    ticked = tick(ledger)
     assert (ticked.shards, ticked.claimed, ticked.done, ticked.oldest_overdue_ms) == (2, 2, 2, 3_000)
 
 
-def test_what_is_ahead_or_paused_is_not_overdue(store: EmbeddedLedger, clock: HandClock) -> None:
-    store.add([new("a"), new("b", queue="other", delay_ms=60_000)])
-    store.configure("default", {"paused": True})
+def test_what_is_ahead_or_paused_is_not_overdue(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    ledger.add([new("a"), new("b", queue="other", delay_ms=60_000)])
+    ledger.configure("default", {"paused": True})
     clock.advance(5_000)
-    ticked = tick(store)
+    ticked = tick(ledger)
     assert (ticked.claimed, ticked.oldest_overdue_ms) == (0, 0)
 
 
-def test_a_lapsed_lease_is_taken_back_and_worked_in_the_same_tick(store: EmbeddedLedger, clock: HandClock) -> None:
-    claim_one(store)
+def test_a_lapsed_lease_is_taken_back_and_worked_in_the_same_tick(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    claim_one(ledger)
     clock.advance(LEASE_MS + 1)
-    ticked = tick(store)
+    ticked = tick(ledger)
     assert (ticked.reclaimed, ticked.lapsed, ticked.claimed, ticked.done) == (1, 1, 1, 1)
-    assert (stored_task(store).run, stored_task(store).attempt) == (2, 2)
+    assert (stored_task(ledger).run, stored_task(ledger).attempt) == (2, 2)
 
 
 def test_what_lapsed_while_nobody_looked_is_worked_by_the_same_tick_after_some_seconds(
-    store: EmbeddedLedger, clock: HandClock
+    ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
-    store.add([new("a"), new("b", queue="other")])
-    claim(store)
+    ledger.add([new("a"), new("b", queue="other")])
+    claim(ledger)
     clock.advance(LEASE_MS + 10_000)
     waited: list[float] = []
 
@@ -86,43 +86,43 @@ def test_what_lapsed_while_nobody_looked_is_worked_by_the_same_tick_after_some_s
         waited.append(seconds)
         clock.advance(5_000)
 
-    ticked = tick(store, wait=wait)
+    ticked = tick(ledger, wait=wait)
     assert 4 < waited[0] <= 5
     assert (ticked.claimed, ticked.done, len(waited)) == (2, 2, 1)
-    assert stored_task(store).attempt == 2
+    assert stored_task(ledger).attempt == 2
 
 
-def test_a_tick_that_has_no_time_left_does_not_wait_for_spared_leases(store: EmbeddedLedger, clock: HandClock) -> None:
-    claim_one(store)
+def test_a_tick_that_has_no_time_left_does_not_wait_for_spared_leases(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    claim_one(ledger)
     clock.advance(LEASE_MS + 10_000)
-    assert tick(store, remaining_ms=lambda: MARGIN_MS + 4_000).done == 0
+    assert tick(ledger, remaining_ms=lambda: MARGIN_MS + 4_000).done == 0
 
 
-def test_one_that_lapsed_for_the_last_time_counts_among_the_dead(store: EmbeddedLedger, clock: HandClock) -> None:
-    claim_one(store, retry=replace(new().retry, max_attempts=1))
+def test_one_that_lapsed_for_the_last_time_counts_among_the_dead(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    claim_one(ledger, retry=replace(new().retry, max_attempts=1))
     clock.advance(LEASE_MS + 1)
-    assert (tick(store).dead, stored_task(store).status) == (1, Status.DEAD)
-    assert tick(store)[:4] == (1, 0, 1, 0), "the second finds it dead"
+    assert (tick(ledger).dead, stored_task(ledger).status) == (1, Status.DEAD)
+    assert tick(ledger)[:4] == (1, 0, 1, 0), "the second finds it dead"
 
 
 def test_what_finished_is_forgotten_after_the_retention_in_as_many_steps_as_it_takes(
-    store: EmbeddedLedger, clock: HandClock
+    ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
-    finish(store, 1_500)
+    finish(ledger, 1_500)
     clock.advance(RETENTION_MS - 1)
-    assert tick(store).pruned == 0
+    assert tick(ledger).pruned == 0
     clock.advance(1)
-    assert tick(store).pruned == 1_500
-    assert store.stats(Shard()).done == 0
+    assert tick(ledger).pruned == 1_500
+    assert ledger.stats(Shard()).done == 0
 
 
 @pytest.mark.slow
-def test_with_little_time_it_forgets_one_step_a_shard_and_works_first(store: EmbeddedLedger, clock: HandClock) -> None:
-    finish(store, 6_000)
+def test_with_little_time_it_forgets_one_step_a_shard_and_works_first(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    finish(ledger, 6_000)
     clock.advance(RETENTION_MS)
-    add(store, "due")
+    add(ledger, "due")
     left = iter([ample(), ample(), ample()])
-    ticked = tick(store, remaining_ms=lambda: next(left, MARGIN_MS))
+    ticked = tick(ledger, remaining_ms=lambda: next(left, MARGIN_MS))
     assert ticked.done == 1
     assert 500 <= ticked.pruned < 6_000, "a thread forgets on beside the work, and no longer"
 
@@ -131,11 +131,11 @@ def test_with_little_time_it_forgets_one_step_a_shard_and_works_first(store: Emb
 def test_a_shard_that_does_not_answer_is_left_out_and_told(
     clock: HandClock, why: type[StoreUnavailable | StoreMisused]
 ) -> None:
-    store = PartlyUnreachable(clock)
-    store.why = why
-    store.add([new("a", queue="dead"), new("b"), new("c", queue="other")])
-    with engine(store, lambda _task: None) as run:
-        sweeper = Sweeper(store, run.drainer, Retention(RETENTION_MS), MARGIN_MS)
+    ledger = PartlyUnreachable(clock)
+    ledger.why = why
+    ledger.add([new("a", queue="dead"), new("b"), new("c", queue="other")])
+    with engine(ledger, lambda _task: None) as run:
+        sweeper = Sweeper(ledger, run.drainer, Retention(RETENTION_MS), MARGIN_MS)
         found = sweeper.survey(ample)
         ticked = sweeper.tick(found, ample)
     assert isinstance(found.away, why)
@@ -146,20 +146,20 @@ def test_a_shard_that_does_not_answer_is_left_out_and_told(
 def test_a_shard_that_refuses_its_sweep_and_its_claim_stops_no_other(
     clock: HandClock, why: type[StoreUnavailable | StoreMisused]
 ) -> None:
-    store = PartlyUnreachable(clock)
-    store.why, store.rejects = why, True
-    store.add([new("a", queue="dead"), new("b"), new("c", queue="other")])
-    ticked = tick(store)
+    ledger = PartlyUnreachable(clock)
+    ledger.why, ledger.rejects = why, True
+    ledger.add([new("a", queue="dead"), new("b"), new("c", queue="other")])
+    ticked = tick(ledger)
     assert isinstance(ticked.away, why)
     assert (ticked.left_out, ticked.done) == (1, 2)
 
 
 @pytest.mark.slow
 def test_what_is_finished_is_forgotten_while_a_drain_is_busy(clock: HandClock) -> None:
-    store, begun, forgotten = EmbeddedLedger(clock), Event(), Event()
-    finish(store, 3_000)
+    ledger, begun, forgotten = EmbeddedLedger(clock), Event(), Event()
+    finish(ledger, 3_000)
     clock.advance(RETENTION_MS)
-    add(store, "long")
+    add(ledger, "long")
 
     def long(_task: Task) -> None:
         begun.set()
@@ -167,18 +167,18 @@ def test_what_is_finished_is_forgotten_while_a_drain_is_busy(clock: HandClock) -
 
     def look() -> None:
         begun.wait(30)
-        until(lambda: store.stats(Shard()).done == 0)
+        until(lambda: ledger.stats(Shard()).done == 0)
         forgotten.set()
 
     with ThreadPoolExecutor(1) as beside:
         looking = beside.submit(look)
-        ticked = tick(store, long)
+        ticked = tick(ledger, long)
         looking.result()
     assert (ticked.pruned, ticked.done) == (3_000, 1)
 
 
 class Noting(OneByOne):
-    """A store that notes what is swept."""
+    """A ledger that notes what is swept."""
 
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock)
@@ -196,57 +196,57 @@ class Noting(OneByOne):
 
 @pytest.mark.slow
 def test_a_tick_looks_at_its_time_for_each_few_shards_and_takes_them_in_turn(clock: HandClock) -> None:
-    store = Noting(clock)
-    store.add([new(f"t{n}", queue=f"q{n}", delay_ms=90_000) for n in range(4 * AT_A_TIME)])
+    ledger = Noting(clock)
+    ledger.add([new(f"t{n}", queue=f"q{n}", delay_ms=90_000) for n in range(4 * AT_A_TIME)])
     clock.advance(30_000)
-    with engine(store, lambda _task: None) as run:
-        sweeper = Sweeper(store, run.drainer, Retention(RETENTION_MS), MARGIN_MS)
+    with engine(ledger, lambda _task: None) as run:
+        sweeper = Sweeper(ledger, run.drainer, Retention(RETENTION_MS), MARGIN_MS)
         assert len(sweeper.survey(lambda: 0).shards) == 4 * AT_A_TIME, "what was not looked at may have work"
-        assert store.looked_at == []
+        assert ledger.looked_at == []
         found = sweeper.survey(ample)
         for _ in range(50):
             sweeper.tick(found, lambda: MARGIN_MS)
-    assert 50 * AT_A_TIME <= len(store.swept) < 50 * len(found.shards), "a step in any case, some beside the drain"
-    assert set(store.swept) == set(found.shards)
+    assert 50 * AT_A_TIME <= len(ledger.swept) < 50 * len(found.shards), "a step in any case, some beside the drain"
+    assert set(ledger.swept) == set(found.shards)
 
 
 @pytest.mark.slow
 def test_each_idle_shard_is_swept_within_five_minutes_and_a_part_of_them_in_each_tick(clock: HandClock) -> None:
-    store = Noting(clock)
-    store.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(4 * AT_A_TIME)])
-    tick(store)
-    assert len(store.swept) == 4 * AT_A_TIME, "nobody has swept them before"
-    swept_at = dict.fromkeys(store.swept, clock.at)
+    ledger = Noting(clock)
+    ledger.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(4 * AT_A_TIME)])
+    tick(ledger)
+    assert len(ledger.swept) == 4 * AT_A_TIME, "nobody has swept them before"
+    swept_at = dict.fromkeys(ledger.swept, clock.at)
     for n in range(12):
         clock.advance(120_000 if n == 5 else 60_000)  # one tick is missed
-        store.swept.clear()
-        tick(store)
-        assert 0 < len(store.swept) < 3 * AT_A_TIME
-        swept_at |= dict.fromkeys(store.swept, clock.at)
+        ledger.swept.clear()
+        tick(ledger)
+        assert 0 < len(ledger.swept) < 3 * AT_A_TIME
+        swept_at |= dict.fromkeys(ledger.swept, clock.at)
         assert min(swept_at.values()) > clock.at - 300_000 + 60_000, "the next tick is a minute away"
 
 
 def test_a_few_idle_shards_are_all_swept_in_each_tick(clock: HandClock) -> None:
-    store = Noting(clock)
-    store.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(AT_A_TIME)])
+    ledger = Noting(clock)
+    ledger.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(AT_A_TIME)])
     for _ in range(2):
-        store.swept.clear()
-        tick(store)
-        assert set(store.swept) == set(store.shards())
+        ledger.swept.clear()
+        tick(ledger)
+        assert set(ledger.swept) == set(ledger.shards())
         clock.advance(60_000)
 
 
 def test_a_shard_with_work_is_swept_and_drained_in_each_tick(clock: HandClock) -> None:
-    store = Noting(clock)
-    store.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(4 * AT_A_TIME)])
-    tick(store)
+    ledger = Noting(clock)
+    ledger.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(4 * AT_A_TIME)])
+    tick(ledger)
     for n in range(8):
-        store.add([new("late", queue=f"q{n}")])
+        ledger.add([new("late", queue=f"q{n}")])
         clock.advance(60_000)
-        store.swept.clear()
-        assert tick(store)[:2] == (4 * AT_A_TIME, 60_000)
-        assert Shard(f"q{n}") in store.swept
-        assert store.stats(Shard(f"q{n}")).done == 1
+        ledger.swept.clear()
+        assert tick(ledger)[:2] == (4 * AT_A_TIME, 60_000)
+        assert Shard(f"q{n}") in ledger.swept
+        assert ledger.stats(Shard(f"q{n}")).done == 1
 
 
 def test_what_a_sweep_finds_in_an_idle_shard_is_drained(clock: HandClock) -> None:
@@ -256,44 +256,44 @@ def test_what_a_sweep_finds_in_an_idle_shard_is_drained(clock: HandClock) -> Non
         def outlook(self, shard: Shard) -> Outlook:
             return super().outlook(shard)._replace(next_at=0)
 
-    store = Mistaken(clock)
-    add(store, "a")
-    assert tick(store).done == 1
+    ledger = Mistaken(clock)
+    add(ledger, "a")
+    assert tick(ledger).done == 1
 
 
 def test_a_part_that_time_did_not_suffice_for_is_swept_by_the_next_tick(clock: HandClock) -> None:
-    store = Noting(clock)
-    store.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(8 * AT_A_TIME)])
-    tick(store, remaining_ms=lambda: 0)
-    assert store.rounds().swept_at() == {}
-    tick(store)
-    assert set(store.swept) == set(store.shards())
+    ledger = Noting(clock)
+    ledger.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(8 * AT_A_TIME)])
+    tick(ledger, remaining_ms=lambda: 0)
+    assert ledger.rounds().swept_at() == {}
+    tick(ledger)
+    assert set(ledger.swept) == set(ledger.shards())
 
 
 def test_a_clock_that_was_set_back_keeps_no_part_waiting(clock: HandClock) -> None:
-    store = Noting(clock)
-    store.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(2 * AT_A_TIME)])
-    store.rounds().note(range(PARTS), clock.at + 3_600_000)
-    tick(store)
-    assert set(store.swept) == set(store.shards())
+    ledger = Noting(clock)
+    ledger.add([new(queue=f"q{n}", delay_ms=86_400_000) for n in range(2 * AT_A_TIME)])
+    ledger.rounds().note(range(PARTS), clock.at + 3_600_000)
+    tick(ledger)
+    assert set(ledger.swept) == set(ledger.shards())
 
 
 def test_a_store_that_is_away_is_told_at_once(clock: HandClock) -> None:
-    store = PartlyUnreachable(clock)
-    store.add([new()])
-    store.away = True
-    with engine(store, lambda _task: None) as run, pytest.raises(StoreUnavailable):
-        Sweeper(store, run.drainer, Retention(RETENTION_MS), MARGIN_MS).survey(ample)
+    ledger = PartlyUnreachable(clock)
+    ledger.add([new()])
+    ledger.away = True
+    with engine(ledger, lambda _task: None) as run, pytest.raises(StoreUnavailable):
+        Sweeper(ledger, run.drainer, Retention(RETENTION_MS), MARGIN_MS).survey(ample)
 
 
-def test_what_a_tick_found_says_so(store: EmbeddedLedger) -> None:
-    add(store)
-    tick(store)
-    assert [run.trigger for run in stored_task(store).history] == [Trigger.TICK]
+def test_what_a_tick_found_says_so(ledger: EmbeddedLedger) -> None:
+    add(ledger)
+    tick(ledger)
+    assert [run.trigger for run in stored_task(ledger).history] == [Trigger.TICK]
 
 
-def test_it_forgets_requests_of_a_day_ago_as_long_as_there_is_time(store: EmbeddedLedger, clock: HandClock) -> None:
-    idempotency = store.idempotency()
+def test_it_forgets_requests_of_a_day_ago_as_long_as_there_is_time(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    idempotency = ledger.idempotency()
 
     def begin(count: int) -> None:
         for number in range(count):
@@ -301,17 +301,17 @@ def test_it_forgets_requests_of_a_day_ago_as_long_as_there_is_time(store: Embedd
 
     begin(PRUNE * 2 + 1)
     clock.advance(KEPT_MS)
-    tick(store, remaining_ms=lambda: 0)
+    tick(ledger, remaining_ms=lambda: 0)
     assert idempotency.prune() == PRUNE, "one step at the least"
-    tick(store)
+    tick(ledger)
     begin(PRUNE * 2 + 1)
     clock.advance(KEPT_MS)
-    tick(store)
+    tick(ledger)
     assert idempotency.prune() == 0
 
 
 class WithoutRecords(EmbeddedLedger):
-    """A store whose records beside the shards are on a server that is away."""
+    """A ledger whose records beside the shards are on a server that is away."""
 
     def rounds(self) -> Rounds:
         raise StoreUnavailable
@@ -326,14 +326,14 @@ class Forgetful(IdempotencyStore):
 
 
 def test_records_that_are_on_a_server_that_is_away_stop_no_tick(clock: HandClock) -> None:
-    store = WithoutRecords(clock)
+    ledger = WithoutRecords(clock)
     idle = [f"idle-{n}" for n in range(AT_A_TIME + 1)]
-    store.add([new("i", queue=queue, delay_ms=86_400_000) for queue in idle])
+    ledger.add([new("i", queue=queue, delay_ms=86_400_000) for queue in idle])
     swept = set[Shard]()
-    with engine(store, lambda _task: None) as run:
-        sweeper = Sweeper(store, run.drainer, Retention(RETENTION_MS), MARGIN_MS)
+    with engine(ledger, lambda _task: None) as run:
+        sweeper = Sweeper(ledger, run.drainer, Retention(RETENTION_MS), MARGIN_MS)
         for n in range(PARTS):
-            store.add([new(f"t-{n}")])
+            ledger.add([new(f"t-{n}")])
             found = sweeper.survey(ample)
             assert sweeper.tick(found, ample).done == 1
             swept |= set(found.resting)

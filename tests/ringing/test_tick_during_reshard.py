@@ -18,16 +18,16 @@ RETENTION = Retention(86_400_000)
 def test_one_queue_whose_shards_are_changed_stops_no_other(
     redis_client: redis.Redis, told: str, why: type[StoreUnavailable | StoreMisused]
 ) -> None:
-    store = Ledger(redis_client)
-    store.add([new(queue, queue=queue) for queue in ("a", "b", "c")])
+    ledger = Ledger(redis_client)
+    ledger.add([new(queue, queue=queue) for queue in ("a", "b", "c")])
     redis_client.hset(keys_of("duecourse", Shard("b")).meta, "shards", told)
-    with engine(store, lambda _task: None) as run:
-        sweeper = Sweeper(store, run.drainer, RETENTION, MARGIN_MS)
+    with engine(ledger, lambda _task: None) as run:
+        sweeper = Sweeper(ledger, run.drainer, RETENTION, MARGIN_MS)
         ticked = sweeper.tick(sweeper.survey(ample), ample)
-        store.add([new("more", queue="c")])
+        ledger.add([new("more", queue="c")])
         with pytest.raises(why):
             run.drainer.drain([Shard("b"), Shard("c")], ample)
     assert isinstance(ticked.away, why)
     assert (ticked.done, ticked.left_out) == (2, 1)
-    done = [store.stats(Shard(queue)).done for queue in ("a", "c")]
+    done = [ledger.stats(Shard(queue)).done for queue in ("a", "c")]
     assert done == [1, 2]

@@ -39,37 +39,37 @@ def warmer(warmth: Warmth, service: Lambda) -> Warmer:
 
 
 def test_the_functions_of_the_kinds_that_come_next_get_an_event_without_tasks(
-    store: EmbeddedLedger, service: Lambda
+    ledger: EmbeddedLedger, service: Lambda
 ) -> None:
-    store.add([new("a", kind="bill", delay_ms=9_000), new("b", kind="again", delay_ms=9_000)])
-    store.add([new("c", kind="mail", delay_ms=9_000), new("d", kind="webhook", delay_ms=9_000)])
-    store.add([new("e", kind="report", delay_ms=60_000)])
-    assert warmer(store.warmth(), service).warm([SHARD, Shard("empty")]) == ["Bill"]
+    ledger.add([new("a", kind="bill", delay_ms=9_000), new("b", kind="again", delay_ms=9_000)])
+    ledger.add([new("c", kind="mail", delay_ms=9_000), new("d", kind="webhook", delay_ms=9_000)])
+    ledger.add([new("e", kind="report", delay_ms=60_000)])
+    assert warmer(ledger.warmth(), service).warm([SHARD, Shard("empty")]) == ["Bill"]
     assert service.sent == [("Bill", NO_TASKS)]
     assert service.prepared
 
 
-def test_a_function_is_warmed_once_a_spell(store: EmbeddedLedger, service: Lambda, clock: HandClock) -> None:
+def test_a_function_is_warmed_once_a_spell(ledger: EmbeddedLedger, service: Lambda, clock: HandClock) -> None:
     delays = [9_000, 100_000, 200_000, 200_000 + IDLE_MS, 300_000 + IDLE_MS]
-    store.add([new(f"a{n}", kind="bill", delay_ms=delay) for n, delay in enumerate(delays)])
-    warming, warmed, start = warmer(store.warmth(), service), [], clock.at
+    ledger.add([new(f"a{n}", kind="bill", delay_ms=delay) for n, delay in enumerate(delays)])
+    warming, warmed, start = warmer(ledger.warmth(), service), [], clock.at
     for delay in delays:
         clock.at = start + delay - 9_000
         warmed.append(warming.warm([SHARD]))
     assert warmed == [["Bill"], [], [], ["Bill"], []]
 
 
-def test_a_function_that_is_in_use_is_not_warmed(store: EmbeddedLedger, service: Lambda, clock: HandClock) -> None:
-    store.add([new("a", kind="bill", delay_ms=9_000)])
-    UsageRecorder(Lambda().send, store.warmth(), IDLE_MS).send("Bill", NO_TASKS)
+def test_a_function_that_is_in_use_is_not_warmed(ledger: EmbeddedLedger, service: Lambda, clock: HandClock) -> None:
+    ledger.add([new("a", kind="bill", delay_ms=9_000)])
+    UsageRecorder(Lambda().send, ledger.warmth(), IDLE_MS).send("Bill", NO_TASKS)
     clock.advance(IDLE_MS - 1)
-    assert warmer(store.warmth(), service).warm([SHARD]) == []
+    assert warmer(ledger.warmth(), service).warm([SHARD]) == []
 
 
-def test_what_is_refused_was_not_warmed(store: EmbeddedLedger, caplog: pytest.LogCaptureFixture) -> None:
-    store.add([new("a", kind="bill", delay_ms=9_000), new("b", kind="report", delay_ms=9_000)])
+def test_what_is_refused_was_not_warmed(ledger: EmbeddedLedger, caplog: pytest.LogCaptureFixture) -> None:
+    ledger.add([new("a", kind="bill", delay_ms=9_000), new("b", kind="report", delay_ms=9_000)])
     service = Lambda(InvocationRejected("throttled"))
-    assert warmer(store.warmth(), service).warm([SHARD]) == []
+    assert warmer(ledger.warmth(), service).warm([SHARD]) == []
     assert [function for function, _ in service.sent] == ["Bill", "Report"]
     assert "function Bill is not warmed" in caplog.text
 
@@ -92,13 +92,13 @@ def test_a_hand_over_goes_on_where_it_cannot_be_noted(
     assert "use of function Bill could not be recorded" in caplog.text
 
 
-def test_functions_in_use_are_noted_seldom(store: EmbeddedLedger, service: Lambda) -> None:
+def test_functions_in_use_are_noted_seldom(ledger: EmbeddedLedger, service: Lambda) -> None:
     class Counting:
         asked = 0
 
         def idle(self, functions: list[str], idle_ms: int) -> list[str]:
             self.asked += 1
-            return store.warmth().idle(functions, idle_ms)
+            return ledger.warmth().idle(functions, idle_ms)
 
     counting = Counting()
     noting = UsageRecorder(service.send, counting, IDLE_MS)  # type: ignore[arg-type]

@@ -120,9 +120,9 @@ def test_an_expiry_is_a_task_named_by_its_key_and_its_instant() -> None:
 
 
 def test_its_timeline_says_that_a_watched_key_made_it() -> None:
-    store = EmbeddedLedger()
-    Watches(store, "ns", [WATCH], None).note([heard()])
-    [task] = store.page("mails", TaskFilter(), None, 1).tasks
+    ledger = EmbeddedLedger()
+    Watches(ledger, "ns", [WATCH], None).note([heard()])
+    [task] = ledger.page("mails", TaskFilter(), None, 1).tasks
     assert timeline(task)[0].by == "watch"
 
 

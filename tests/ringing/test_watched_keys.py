@@ -58,7 +58,7 @@ def expire(client: Any, key: str | bytes, house: Triggers, *, times: int = 1, in
 
 def idle(house: Triggers) -> bool:
     """Whether all tasks have run to their ends."""
-    stats = house.store.stats(Shard())
+    stats = house.ledger.stats(Shard())
     return stats.scheduled == stats.leased == 0 and stats.done == len(house.ran)
 
 
@@ -66,7 +66,7 @@ def test_a_plain_key_that_expires_runs_its_kind_with_the_parts_of_its_name(
     server: RedisServer, client: redis.Redis, house: Triggers
 ) -> None:
     with bridging(server, house, watched=WATCHED):
-        at = house.store.now() + 300
+        at = house.ledger.now() + 300
         client.set("send_message-42-sms", "v", px=300)
         until(lambda: house.ran and idle(house))
         assert [key for key in client.scan_iter() if client.pttl(key) != -1] == []
@@ -129,7 +129,7 @@ def test_however_many_bridges_hear_it_it_counts_once(server: RedisServer, client
         for n in range(50):
             client.set(f"send_message-{n}-x", "v", px=50 + n)
         until(lambda: len(house.heard) == len(other.heard) == 50)
-        until(lambda: len(house.ran) + len(other.ran) == 50 and house.store.stats(Shard()).done == 50)
+        until(lambda: len(house.ran) + len(other.ran) == 50 and house.ledger.stats(Shard()).done == 50)
     ran = keys_of(house) + keys_of(other)
     assert sorted(int(key["user"]) for key in ran) == list(range(50))
 
@@ -155,7 +155,7 @@ def test_what_a_frozen_bridge_hears_when_it_thaws_is_what_the_other_heard(
         for user in "123":
             expire(client, f"send_message-{user}-x", house)
         heard_at = house.heard[-1].heard_at
-        until(lambda: house.store.now() > heard_at + 2.5 * WINDOW_S * 1000)
+        until(lambda: house.ledger.now() > heard_at + 2.5 * WINDOW_S * 1000)
         assert len(house.heard) == 5
         frozen.send_signal(signal.SIGCONT)
         until(lambda: len(house.heard) == 8)
@@ -189,7 +189,7 @@ def test_each_time_it_is_set_and_expires_is_a_task_but_within_the_window_one(
         until(lambda: house.ran and idle(house))
         for n in (2, 3):
             before = house.heard[-1].heard_at
-            until(lambda before=before: house.store.now() > before + WINDOW_S * 1000)
+            until(lambda before=before: house.ledger.now() > before + WINDOW_S * 1000)
             expire(client, "send_message-1-x", house)
             until(lambda n=n: len(house.ran) == n)
     assert len({task.id for task in house.ran}) == 3
@@ -202,10 +202,10 @@ def test_a_task_that_is_slow_does_not_swallow_the_next_expiry(
         house.gate.clear()
         expire(client, "send_message-1-x", house)
         until(lambda: len(house.ran) == 1)
-        until(lambda: house.store.now() > house.heard[0].heard_at + WINDOW_S * 1000)
+        until(lambda: house.ledger.now() > house.heard[0].heard_at + WINDOW_S * 1000)
         expire(client, "send_message-1-x", house)
         until(lambda: len(house.ran) == 2)
-        assert house.store.stats(Shard()).leased == 2, "both are under way"
+        assert house.ledger.stats(Shard()).leased == 2, "both are under way"
         house.gate.set()
         until(lambda: idle(house))
 
@@ -283,7 +283,7 @@ def test_a_lingering_tick_hears_them_and_two_at_the_change_count_once(
             until(lambda: second.stats().events)
             client.set("send_message-1-x", "v", px=50)
             until(lambda: first.stats().keys == second.stats().keys == 1)
-            until(lambda: house.store.stats(Shard()).done == 1)
+            until(lambda: house.ledger.stats(Shard()).done == 1)
             time.sleep(0.2)  # a second task would be there by now
             left.is_over = True
     assert [task.payload["key"] for task in ran] == [{"user": "1", "type": "x"}]
@@ -303,5 +303,5 @@ def test_in_a_cluster_a_key_is_heard_on_whichever_node_it_is(cluster: ClusterSer
         for key in keys:
             client.set(key, "v", px=50)
         until(lambda: len(house.heard) == len(other.heard) == 20)
-        until(lambda: house.store.stats(Shard()).done == 20)
+        until(lambda: house.ledger.stats(Shard()).done == 20)
     assert sorted(int(key["user"]) for key in keys_of(house) + keys_of(other)) == list(range(20))

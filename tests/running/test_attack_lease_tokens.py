@@ -33,7 +33,7 @@ VERBS = {
 
 
 @pytest.fixture(params=["memory", pytest.param("redis", marks=MATRIX)])
-def store(request: pytest.FixtureRequest, server_of: Callable[[str], RedisServer]) -> Iterator[Ledger]:
+def ledger(request: pytest.FixtureRequest, server_of: Callable[[str], RedisServer]) -> Iterator[Ledger]:
     if request.param == "memory":
         yield EmbeddedLedger()
         return
@@ -52,26 +52,26 @@ def rejects(task: Task, tokens: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["work", "report"])
-def test_who_has_one_lease_of_a_claim_can_do_nothing_with_the_others(store: Ledger, kind: str) -> None:
-    store.add([NewTask(f"t{n}", kind) for n in range(COUNT)])
-    claimed = store.claim(Shard(), COUNT, lease_ms=LEASE_MS, deliveries=HANDED)
+def test_who_has_one_lease_of_a_claim_can_do_nothing_with_the_others(ledger: Ledger, kind: str) -> None:
+    ledger.add([NewTask(f"t{n}", kind) for n in range(COUNT)])
+    claimed = ledger.claim(Shard(), COUNT, lease_ms=LEASE_MS, deliveries=HANDED)
     *others, mine = claimed.tasks
     assert len(others) == COUNT - 1
-    with wired_with(store=store):
-        before = [store.get(DEFAULT_QUEUE, task.id) for task in others]
+    with wired_with(ledger=ledger):
+        before = [ledger.get(DEFAULT_QUEUE, task.id) for task in others]
         for other in others:
             followed = guesses([mine], other, claimed.now)
             assert other.token not in followed
             assert rejects(other, followed[:MOST]), other.id
-        assert [store.get(DEFAULT_QUEUE, task.id) for task in others] == before
+        assert [ledger.get(DEFAULT_QUEUE, task.id) for task in others] == before
         own = {"token": mine.token, "outcome": "done"}
         assert ask("POST", f"/tasks/{mine.id}/settle", own).body == {"settled": "done"}
 
 
-def test_no_answer_shows_a_token_of_a_lease_that_runs(store: Ledger) -> None:
-    store.add([NewTask(f"t{n}", "work", group="g") for n in range(COUNT)])
-    tasks = store.claim(Shard(), COUNT, lease_ms=LEASE_MS).tasks
-    with wired_with(store=store):
+def test_no_answer_shows_a_token_of_a_lease_that_runs(ledger: Ledger) -> None:
+    ledger.add([NewTask(f"t{n}", "work", group="g") for n in range(COUNT)])
+    tasks = ledger.claim(Shard(), COUNT, lease_ms=LEASE_MS).tasks
+    with wired_with(ledger=ledger):
         shown = [ask("GET", f"/tasks/{task.id}{more}").text for task in tasks for more in ("", "/why")]
         shown += [ask("GET", path, query=query).text for path, query in LISTS]
         shown += [

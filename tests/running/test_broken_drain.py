@@ -21,7 +21,7 @@ SILENT, QUICK = Shard("silent"), Shard("quick")
 
 
 class Servers(EmbeddedLedger):
-    """A store whose queues are on a server each; calls of a silent one go on until its gate is opened."""
+    """A ledger whose queues are on a server each; calls of a silent one go on until its gate is opened."""
 
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock)
@@ -52,21 +52,21 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def servers(clock: HandClock) -> Iterator[Servers]:
-    store = Servers(clock)
-    store.add([new("s", queue="silent"), new("q", queue="quick")])
-    yield store
-    for gate in store.gates.values():
+    ledger = Servers(clock)
+    ledger.add([new("s", queue="silent"), new("q", queue="quick")])
+    yield ledger
+    for gate in ledger.gates.values():
         gate.set()
 
 
-def got(store: EmbeddedLedger, queue: str, id: str) -> Task:
-    task = store.get(queue, id)
+def got(ledger: EmbeddedLedger, queue: str, id: str) -> Task:
+    task = ledger.get(queue, id)
     assert task
     return task
 
 
-def claim(store: TimeoutLeases, shard: Shard) -> list[Task]:
-    return store.claim(shard, 10, lease_ms=30_000).tasks
+def claim(ledger: TimeoutLeases, shard: Shard) -> list[Task]:
+    return ledger.claim(shard, 10, lease_ms=30_000).tasks
 
 
 def test_tasks_of_others_run_while_one_server_has_not_answered(servers: Servers) -> None:
@@ -82,41 +82,41 @@ def test_tasks_of_others_run_while_one_server_has_not_answered(servers: Servers)
 @pytest.mark.slow
 def test_a_late_claim_is_the_answer_to_the_next_one(servers: Servers) -> None:
     gate = servers.gates["silent"] = threading.Event()
-    store = TimeoutLeases(servers)
+    ledger = TimeoutLeases(servers)
     for _ in range(3):
         with pytest.raises(StoreUnavailable):
-            claim(store, SILENT)
+            claim(ledger, SILENT)
         assert servers.calls.count("claim silent") == 1
     gate.set()
-    assert [task.id for task in until(lambda: claims(store))] == ["s"]
+    assert [task.id for task in until(lambda: claims(ledger))] == ["s"]
     assert servers.calls.count("claim silent") == 1
-    assert claim(store, SILENT) == []
-    store.close()
+    assert claim(ledger, SILENT) == []
+    ledger.close()
 
 
-def claims(store: TimeoutLeases) -> list[Task]:
+def claims(ledger: TimeoutLeases) -> list[Task]:
     try:
-        return claim(store, SILENT)
+        return claim(ledger, SILENT)
     except StoreUnavailable:
         return []
 
 
 def test_other_shards_of_a_server_that_has_not_answered_are_not_asked(servers: Servers) -> None:
     servers.gates["silent"] = threading.Event()
-    store = TimeoutLeases(servers)
+    ledger = TimeoutLeases(servers)
     for shard in (SILENT, Shard("silent", 1)):
         with pytest.raises(StoreUnavailable):
-            claim(store, shard)
+            claim(ledger, shard)
     assert servers.calls == ["claim silent"]
-    store.close()
+    ledger.close()
 
 
 def test_leases_of_a_claim_that_is_answered_after_the_drain_are_given_back(servers: Servers) -> None:
     gate = servers.gates["silent"] = threading.Event()
-    store = TimeoutLeases(servers)
+    ledger = TimeoutLeases(servers)
     with pytest.raises(StoreUnavailable):
-        claim(store, SILENT)
-    store.close()
+        claim(ledger, SILENT)
+    ledger.close()
     gate.set()
     until(lambda: "settle silent" in servers.calls)
     until(lambda: got(servers, "silent", "s").status == Status.SCHEDULED)
@@ -124,21 +124,21 @@ def test_leases_of_a_claim_that_is_answered_after_the_drain_are_given_back(serve
 
 
 def test_a_settle_that_was_not_answered_in_time_is_made_again(servers: Servers) -> None:
-    store = TimeoutLeases(servers)
-    [task] = claim(store, SILENT)
+    ledger = TimeoutLeases(servers)
+    [task] = claim(ledger, SILENT)
     gate = servers.gates["silent"] = threading.Event()
     end = [Settlement.of(task, Ending.DONE)]
     with pytest.raises(StoreUnavailable):
-        store.settle(SILENT, end)
-    assert [one.id for one in claim(store, QUICK)] == ["q"]
+        ledger.settle(SILENT, end)
+    assert [one.id for one in claim(ledger, QUICK)] == ["q"]
     gate.set()
 
     def settles() -> list[Settled]:
         try:
-            return store.settle(SILENT, end)
+            return ledger.settle(SILENT, end)
         except StoreUnavailable:
             return []
 
     until(settles)
     assert got(servers, "silent", "s").status == Status.DONE
-    store.close()
+    ledger.close()

@@ -27,12 +27,12 @@ from tests.support.wait import until
 
 @contextmanager
 def serving(
-    store: EmbeddedLedger, kind: Kind, size: int = 2, leases: LeaseDisplay = NO_DISPLAY
+    ledger: EmbeddedLedger, kind: Kind, size: int = 2, leases: LeaseDisplay = NO_DISPLAY
 ) -> Iterator[ContinuousDrain]:
     """A drain that runs on a thread of its own, stopped at the end."""
     threads = Threads(size)
-    runner = Runner(lambda _name: kind, None, store.now, random.Random(7))
-    drain = ContinuousDrain(store, runner, targets_of({}), threads, 30_000, fire_nothing, leases)
+    runner = Runner(lambda _name: kind, None, ledger.now, random.Random(7))
+    drain = ContinuousDrain(ledger, runner, targets_of({}), threads, 30_000, fire_nothing, leases)
     thread = threading.Thread(target=drain.run)
     thread.start()
     try:
@@ -48,8 +48,8 @@ def ring(drain: ContinuousDrain, shard: Shard = SHARD) -> None:
     drain.ring({shard: Trigger.RING})
 
 
-def status(store: EmbeddedLedger, *ids: str) -> Callable[[], bool]:
-    return lambda: all(stored_task(store, id).status == Status.DONE for id in ids)
+def status(ledger: EmbeddedLedger, *ids: str) -> Callable[[], bool]:
+    return lambda: all(stored_task(ledger, id).status == Status.DONE for id in ids)
 
 
 class Gate:
@@ -65,21 +65,21 @@ class Gate:
         return Done()
 
 
-def test_a_slow_task_holds_up_no_ring(store: EmbeddedLedger) -> None:
+def test_a_slow_task_holds_up_no_ring(ledger: EmbeddedLedger) -> None:
     gate = Gate()
-    with serving(store, gate) as drain:
-        store.add([new("slow")])
+    with serving(ledger, gate) as drain:
+        ledger.add([new("slow")])
         ring(drain)
         assert gate.begun.wait(30)
-        store.add([new("quick")])
+        ledger.add([new("quick")])
         ring(drain)
-        until(status(store, "quick"))
-        assert stored_task(store, "slow").status == Status.LEASED
+        until(status(ledger, "quick"))
+        assert stored_task(ledger, "slow").status == Status.LEASED
         gate.opened.set()
-        until(status(store, "slow"))
+        until(status(ledger, "slow"))
 
 
-def test_a_lease_is_shown_from_its_claim_until_its_end_is_settled(store: EmbeddedLedger) -> None:
+def test_a_lease_is_shown_from_its_claim_until_its_end_is_settled(ledger: EmbeddedLedger) -> None:
     gate, shown = Gate(), set[str]()
 
     class Shown(NoDisplay):
@@ -89,59 +89,59 @@ def test_a_lease_is_shown_from_its_claim_until_its_end_is_settled(store: Embedde
         def drop(self, tokens: Iterable[str]) -> None:
             shown.difference_update(tokens)
 
-    with serving(store, gate, leases=Shown()) as drain:
-        store.add([new("slow"), new("quick")])
+    with serving(ledger, gate, leases=Shown()) as drain:
+        ledger.add([new("slow"), new("quick")])
         ring(drain)
         assert gate.begun.wait(30)
-        until(lambda: shown == {stored_task(store, "slow").token})
+        until(lambda: shown == {stored_task(ledger, "slow").token})
         gate.opened.set()
         until(lambda: not shown)
-        assert status(store, "slow", "quick")()
+        assert status(ledger, "slow", "quick")()
 
 
-def test_what_no_thread_is_free_for_is_worked_once_one_is(store: EmbeddedLedger) -> None:
+def test_what_no_thread_is_free_for_is_worked_once_one_is(ledger: EmbeddedLedger) -> None:
     gate = Gate()
-    with serving(store, gate, size=1) as drain:
-        store.add([new("slow")])
+    with serving(ledger, gate, size=1) as drain:
+        ledger.add([new("slow")])
         ring(drain)
         assert gate.begun.wait(30)
-        store.add([new("next")])
+        ledger.add([new("next")])
         ring(drain)
         gate.opened.set()
-        until(status(store, "slow", "next"))
+        until(status(ledger, "slow", "next"))
 
 
-def test_a_stop_gives_back_what_has_not_begun_and_waits_for_what_runs(store: EmbeddedLedger) -> None:
+def test_a_stop_gives_back_what_has_not_begun_and_waits_for_what_runs(ledger: EmbeddedLedger) -> None:
     gate = Gate()
     threads = Threads(1)
-    runner = Runner(lambda _name: gate, None, store.now, random.Random(7))
-    drain = ContinuousDrain(store, runner, targets_of({}), threads, 30_000, fire_nothing)
+    runner = Runner(lambda _name: gate, None, ledger.now, random.Random(7))
+    drain = ContinuousDrain(ledger, runner, targets_of({}), threads, 30_000, fire_nothing)
     thread = threading.Thread(target=drain.run)
-    store.add([new("slow")])
+    ledger.add([new("slow")])
     ring(drain)
     thread.start()
     assert gate.begun.wait(30)
     drain.stop()
-    store.add([new("late")])
+    ledger.add([new("late")])
     ring(drain)
     assert thread.is_alive()
     gate.opened.set()
     thread.join(30)
     threads.close()
-    assert (stored_task(store, "slow").status, stored_task(store, "late").status) == (Status.DONE, Status.SCHEDULED)
-    assert stored_task(store, "late").run == 0
+    assert (stored_task(ledger, "slow").status, stored_task(ledger, "late").status) == (Status.DONE, Status.SCHEDULED)
+    assert stored_task(ledger, "late").run == 0
 
 
-def test_rings_of_a_queue_that_is_full_are_not_lost(store: EmbeddedLedger) -> None:
-    store.configure("default", {"max_running": 1})
-    with serving(store, lambda _task: Done()) as drain:
-        store.add([new(f"t{n}") for n in range(20)])
+def test_rings_of_a_queue_that_is_full_are_not_lost(ledger: EmbeddedLedger) -> None:
+    ledger.configure("default", {"max_running": 1})
+    with serving(ledger, lambda _task: Done()) as drain:
+        ledger.add([new(f"t{n}") for n in range(20)])
         ring(drain)
-        until(status(store, *(f"t{n}" for n in range(20))))
+        until(status(ledger, *(f"t{n}" for n in range(20))))
 
 
 class Away(EmbeddedLedger):
-    """A store that can be away."""
+    """A ledger that can be away."""
 
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock)
@@ -164,23 +164,23 @@ class Away(EmbeddedLedger):
 def test_what_finished_while_the_store_was_away_is_settled_and_what_waited_is_claimed(
     clock: HandClock, rings: bool
 ) -> None:
-    store, gate = Away(clock), Gate()
-    with serving(store, gate) as drain:
-        store.add([new("slow"), new("next", queue="other")])
+    ledger, gate = Away(clock), Gate()
+    with serving(ledger, gate) as drain:
+        ledger.add([new("slow"), new("next", queue="other")])
         ring(drain)
         assert gate.begun.wait(30)
-        store.away = True
+        ledger.away = True
         ring(drain, Shard("other"))
         gate.opened.set()
-        store.away = False
+        ledger.away = False
         if rings:
             ring(drain, Shard("other"))
-        until(status(store, "slow"))
-        until(lambda: (task := store.get("other", "next")) and task.status == Status.DONE)
+        until(status(ledger, "slow"))
+        until(lambda: (task := ledger.get("other", "next")) and task.status == Status.DONE)
 
 
 class Rejecting(EmbeddedLedger):
-    """A store that raises `error` at the verbs in `rejects`; `rejected` counts that, by verb."""
+    """A ledger that raises `error` at the verbs in `rejects`; `rejected` counts that, by verb."""
 
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock)
@@ -224,21 +224,21 @@ def rejecting(clock: HandClock) -> Rejecting:
 def test_a_shard_whose_claim_was_rejected_is_tried_again_without_a_ring(
     rejecting: Rejecting, rejects: set[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = rejecting
-    with serving(store, lambda _task: Done()) as drain:
-        store.add([new("a")])
-        store.rejects = rejects
+    ledger = rejecting
+    with serving(ledger, lambda _task: Done()) as drain:
+        ledger.add([new("a")])
+        ledger.rejects = rejects
         ring(drain)
-        until(lambda: store.rejected["claim"] >= 3)
+        until(lambda: ledger.rejected["claim"] >= 3)
         assert drain.left_out == 1
-        store.rejects = set()
-        until(status(store, "a"))
+        ledger.rejects = set()
+        until(status(ledger, "a"))
         until(lambda: drain.left_out == 0)
     assert [record.levelname for record in caplog.records] == ["WARNING"], "a line a minute"
 
 
 def test_the_pauses_between_two_tries_grow(rejecting: Rejecting, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, pauses = rejecting, list[float]()
+    ledger, pauses = rejecting, list[float]()
 
     def lose(self: DrainState, shard: Shard, *rest: object) -> bool:
         lost = lost_before(self, shard, *rest)  # type: ignore[arg-type]
@@ -250,13 +250,13 @@ def test_the_pauses_between_two_tries_grow(rejecting: Rejecting, monkeypatch: py
 
     lost_before = DrainState._lose
     monkeypatch.setattr(DrainState, "_lose", lose)
-    with serving(store, lambda _task: Done()) as drain:
-        store.add([new("a")])
-        store.rejects = {"claim"}
+    with serving(ledger, lambda _task: Done()) as drain:
+        ledger.add([new("a")])
+        ledger.rejects = {"claim"}
         ring(drain)
         until(lambda: len(pauses) >= 9)
-        store.rejects = set()
-        until(status(store, "a"))
+        ledger.rejects = set()
+        until(status(ledger, "a"))
     assert pauses[0] <= 1, "from 0.1 s"
     assert pauses[7] > 4, "to 5 s"
 
@@ -266,62 +266,62 @@ def test_tries_of_shards_that_answer_late_leave_most_of_the_time_to_others(
     rejecting: Rejecting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flow, "PAUSES_S", (0.0, 0.0))
-    store, shards = rejecting, [Shard(f"q{number}") for number in range(4)]
-    with serving(store, lambda _task: Done()) as drain:
-        store.rejects, store.takes_s = {"claim"}, 0.02
+    ledger, shards = rejecting, [Shard(f"q{number}") for number in range(4)]
+    with serving(ledger, lambda _task: Done()) as drain:
+        ledger.rejects, ledger.takes_s = {"claim"}, 0.02
         drain.ring(dict.fromkeys(shards, Trigger.RING))
-        until(lambda: len(store.tries) >= 12)
-        again = store.tries[len(shards) :]
-        assert min(later[0] - former[1] for former, later in pairwise(again)) >= REST * store.takes_s
-        store.rejects = set()
+        until(lambda: len(ledger.tries) >= 12)
+        again = ledger.tries[len(shards) :]
+        assert min(later[0] - former[1] for former, later in pairwise(again)) >= REST * ledger.takes_s
+        ledger.rejects = set()
 
 
 def test_an_outcome_that_was_rejected_is_settled_once_the_store_takes_it(rejecting: Rejecting) -> None:
-    store, gate = rejecting, Gate()
+    ledger, gate = rejecting, Gate()
     once = replace(new("slow").retry, max_attempts=1)
-    with serving(store, gate) as drain:
-        store.add([new("slow", retry=once)])
+    with serving(ledger, gate) as drain:
+        ledger.add([new("slow", retry=once)])
         ring(drain)
         assert gate.begun.wait(30)
-        store.rejects = {"settle"}
+        ledger.rejects = {"settle"}
         gate.opened.set()
-        until(lambda: store.rejected["settle"] >= 2)
-        assert stored_task(store, "slow").status == Status.LEASED
-        store.rejects = set()
-        until(status(store, "slow"))
+        until(lambda: ledger.rejected["settle"] >= 2)
+        assert stored_task(ledger, "slow").status == Status.LEASED
+        ledger.rejects = set()
+        until(status(ledger, "slow"))
 
 
 def test_no_more_is_claimed_from_a_shard_that_rejects_the_ends_of_its_tasks(rejecting: Rejecting) -> None:
-    store = rejecting
-    with serving(store, lambda _task: Done()) as drain:
-        store.add([new("a")])
-        store.rejects = {"settle"}
+    ledger = rejecting
+    with serving(ledger, lambda _task: Done()) as drain:
+        ledger.add([new("a")])
+        ledger.rejects = {"settle"}
         ring(drain)
-        until(lambda: store.rejected["settle"] >= 1)
-        store.add([new("b")])
+        until(lambda: ledger.rejected["settle"] >= 1)
+        ledger.add([new("b")])
         ring(drain)
-        tries = store.rejected["settle"]
-        until(lambda: store.rejected["settle"] > tries)
-        assert stored_task(store, "b").status == Status.SCHEDULED
-        store.rejects = set()
-        until(status(store, "a", "b"))
+        tries = ledger.rejected["settle"]
+        until(lambda: ledger.rejected["settle"] > tries)
+        assert stored_task(ledger, "b").status == Status.SCHEDULED
+        ledger.rejects = set()
+        until(status(ledger, "a", "b"))
 
 
 def test_an_end_that_is_rejected_holds_up_no_other_of_its_shard(rejecting: Rejecting) -> None:
-    store, met = rejecting, threading.Barrier(4)
-    store.poison = "t1"
+    ledger, met = rejecting, threading.Barrier(4)
+    ledger.poison = "t1"
 
     def kind(_task: Task) -> Done:
         met.wait(30)
         return Done()
 
-    with serving(store, kind, size=4) as drain:
-        store.add([new(f"t{n}") for n in range(4)])
+    with serving(ledger, kind, size=4) as drain:
+        ledger.add([new(f"t{n}") for n in range(4)])
         ring(drain)
-        until(status(store, "t0", "t2", "t3"))
-        assert stored_task(store, "t1").status == Status.LEASED
-        store.poison = ""
-        until(status(store, "t1"))
+        until(status(ledger, "t0", "t2", "t3"))
+        assert stored_task(ledger, "t1").status == Status.LEASED
+        ledger.poison = ""
+        until(status(ledger, "t1"))
 
 
 def test_a_queue_of_another_number_of_shards_is_looked_at_again_by_a_tick_alone(
@@ -330,34 +330,34 @@ def test_a_queue_of_another_number_of_shards_is_looked_at_again_by_a_tick_alone(
     monkeypatch.setattr(
         flow, "PAUSES_S", (0.0, 0.0)
     )  # no pause: what is tried again is, before another queue's task ends
-    store, error = rejecting, WrongShards("default has 4 shards")
-    with serving(store, lambda _task: Done()) as drain:
-        store.add([new("a"), new("b", queue="other")])
-        store.rejects, store.error = {"claim"}, error
+    ledger, error = rejecting, WrongShards("default has 4 shards")
+    with serving(ledger, lambda _task: Done()) as drain:
+        ledger.add([new("a"), new("b", queue="other")])
+        ledger.rejects, ledger.error = {"claim"}, error
         ring(drain)
-        until(lambda: store.rejected["claim"] == 1)
+        until(lambda: ledger.rejected["claim"] == 1)
         until(lambda: drain.left_out == 1)
-        store.rejects = set()
+        ledger.rejects = set()
         ring(drain)
         ring(drain, Shard("other"))
-        until(lambda: (task := store.get("other", "b")) and task.status == Status.DONE)
-        assert (stored_task(store, "a").status, store.rejected["claim"]) == (Status.SCHEDULED, 1)
+        until(lambda: (task := ledger.get("other", "b")) and task.status == Status.DONE)
+        assert (stored_task(ledger, "a").status, ledger.rejected["claim"]) == (Status.SCHEDULED, 1)
         drain.drain_reachable([SHARD], None)
-        until(status(store, "a"))
+        until(status(ledger, "a"))
 
 
 @pytest.mark.slow
 def test_a_stop_waits_for_the_store_to_take_what_has_finished(rejecting: Rejecting) -> None:
-    store, gate = rejecting, Gate()
-    with serving(store, gate) as drain:
-        store.add([new("slow")])
+    ledger, gate = rejecting, Gate()
+    with serving(ledger, gate) as drain:
+        ledger.add([new("slow")])
         ring(drain)
         assert gate.begun.wait(30)
-        store.rejects = {"settle"}
+        ledger.rejects = {"settle"}
         gate.opened.set()
-        until(lambda: store.rejected["settle"] >= 1)
+        until(lambda: ledger.rejected["settle"] >= 1)
         drain.stop()
-        tries = store.rejected["settle"]
-        until(lambda: store.rejected["settle"] > tries + 1)
-        store.rejects = set()
-    assert stored_task(store, "slow").status == Status.DONE
+        tries = ledger.rejected["settle"]
+        until(lambda: ledger.rejected["settle"] > tries + 1)
+        ledger.rejects = set()
+    assert stored_task(ledger, "slow").status == Status.DONE

@@ -20,25 +20,25 @@ from tests.support.wait import until
 
 
 def test_the_higher_priority_is_worked_first_while_it_has_work(clock: HandClock) -> None:
-    store, order = EmbeddedLedger(clock), ["low", "high", "middle"]
+    ledger, order = EmbeddedLedger(clock), ["low", "high", "middle"]
     shards = [Shard(queue) for queue in order]
     for queue, priority in zip(order, (1, 9, None), strict=True):
-        store.configure(queue, {"priority": priority})
-        store.add([new(f"{queue}{n}", queue=queue) for n in range(10)])
-        store.configure(queue, {"paused": True})
+        ledger.configure(queue, {"priority": priority})
+        ledger.add([new(f"{queue}{n}", queue=queue) for n in range(10)])
+        ledger.configure(queue, {"paused": True})
     begun: list[str] = []
-    with engine(store, lambda task: begun.append(task.id), size=1) as run:
+    with engine(ledger, lambda task: begun.append(task.id), size=1) as run:
         run.drainer.drain(shards, ample)  # each claim tells its queue's priority
         for queue in order:
-            store.configure(queue, {"paused": False})
+            ledger.configure(queue, {"paused": False})
         run.drainer.drain(shards, ample)
     assert [id.rstrip("0123456789") for id in begun] == ["high"] * 10 + ["middle"] * 10 + ["low"] * 10
 
 
 def test_a_place_that_was_freed_is_filled_while_others_run(clock: HandClock) -> None:
-    store = EmbeddedLedger(clock)
-    store.configure("default", {"max_running": 2})
-    store.add([new("a-slow"), *(new(f"t-{n}") for n in range(20))])
+    ledger = EmbeddedLedger(clock)
+    ledger.configure("default", {"max_running": 2})
+    ledger.add([new("a-slow"), *(new(f"t-{n}") for n in range(20))])
     gate = threading.Event()
     done = threading.Semaphore(0)
 
@@ -47,7 +47,7 @@ def test_a_place_that_was_freed_is_filled_while_others_run(clock: HandClock) -> 
             gate.wait(30)
         done.release()
 
-    with engine(store, work) as run, ThreadPoolExecutor(1) as pool:
+    with engine(ledger, work) as run, ThreadPoolExecutor(1) as pool:
         drain = pool.submit(run.drainer.drain, [SHARD], ample)
         began = time.monotonic()
         for _ in range(20):
@@ -59,7 +59,7 @@ def test_a_place_that_was_freed_is_filled_while_others_run(clock: HandClock) -> 
 
 
 class Meeting(EmbeddedLedger):
-    """A store whose first settle ends only once a second claim was asked for."""
+    """A ledger whose first settle ends only once a second claim was asked for."""
 
     claims = 0
     met = False
@@ -76,39 +76,39 @@ class Meeting(EmbeddedLedger):
 
 
 def test_the_next_tasks_are_claimed_while_the_ends_of_the_last_are_written(clock: HandClock) -> None:
-    store = Meeting(clock)
-    store.add([new(f"t-{n}") for n in range(3)])
-    with engine(store, lambda _task: None, size=1) as run:
+    ledger = Meeting(clock)
+    ledger.add([new(f"t-{n}") for n in range(3)])
+    with engine(ledger, lambda _task: None, size=1) as run:
         assert run.drainer.drain([SHARD], ample).done == 3
-    assert store.met
+    assert ledger.met
 
 
 def test_what_goes_wrong_beside_a_claim_is_raised(clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = EmbeddedLedger(clock)
-    store.add([new(f"t-{n}") for n in range(3)])
+    ledger = EmbeddedLedger(clock)
+    ledger.add([new(f"t-{n}") for n in range(3)])
     settle = Mock(side_effect=WrongShards)
-    monkeypatch.setattr(store, "settle", settle)
-    with engine(store, lambda _task: None, size=1) as run, pytest.raises(WrongShards):
+    monkeypatch.setattr(ledger, "settle", settle)
+    with engine(ledger, lambda _task: None, size=1) as run, pytest.raises(WrongShards):
         run.drainer.drain([SHARD], ample)
     settle.assert_called_once()
 
 
 def test_a_shard_whose_ends_were_written_beside_anothers_claim_is_looked_at_again(clock: HandClock) -> None:
-    store, shards = EmbeddedLedger(clock), [Shard("a"), Shard("b")]
-    store.add([new("twice", queue="a"), *(new(f"t-{n}", queue="b") for n in range(3))])
+    ledger, shards = EmbeddedLedger(clock), [Shard("a"), Shard("b")]
+    ledger.add([new("twice", queue="a"), *(new(f"t-{n}", queue="b") for n in range(3))])
 
     def work(task: Task) -> Outcome:
         return Retry(0) if task.id == "twice" and task.run == 1 else Done()
 
-    with engine(store, work, size=1) as run:
+    with engine(ledger, work, size=1) as run:
         assert run.drainer.drain(shards, ample)[:4] == (5, 4, 0, 1)
 
 
 def test_a_place_that_comes_free_in_a_queue_goes_before_the_work_of_a_lower_priority(clock: HandClock) -> None:
-    store, shards = EmbeddedLedger(clock), [Shard("high"), Shard("low")]
-    store.configure("high", {"max_running": 1, "priority": 9})
-    store.configure("low", {"priority": 1})
-    store.add([new(f"t-{n}", queue=shard.queue) for shard in shards for n in range(10)])
+    ledger, shards = EmbeddedLedger(clock), [Shard("high"), Shard("low")]
+    ledger.configure("high", {"max_running": 1, "priority": 9})
+    ledger.configure("low", {"priority": 1})
+    ledger.add([new(f"t-{n}", queue=shard.queue) for shard in shards for n in range(10)])
     ran: list[str] = []
     all_high_ran = threading.Event()
 
@@ -119,14 +119,14 @@ def test_a_place_that_comes_free_in_a_queue_goes_before_the_work_of_a_lower_prio
         elif task.queue == "low":
             all_high_ran.wait(30)
 
-    with engine(store, work, size=2) as run:
+    with engine(ledger, work, size=2) as run:
         assert run.drainer.drain(shards, ample).done == 20
     assert ran.index("low") <= 1
     assert ran[:11].count("high") == 10
 
 
 class Watched(EmbeddedLedger):
-    """A store of which each call is told beforehand, by its verb: it waits for the answer, or is refused by it."""
+    """A ledger of which each call is told beforehand, by its verb: it waits for the answer, or is refused by it."""
 
     before: Callable[[str, Shard | None], None]
 
@@ -143,8 +143,8 @@ class Watched(EmbeddedLedger):
 
 
 def test_a_store_that_takes_ends_again_is_there_whatever_the_claim_beside_them_met(clock: HandClock) -> None:
-    store, asked = Watched(clock), list[str]()
-    store.add([new(f"t-{n}") for n in range(3)])
+    ledger, asked = Watched(clock), list[str]()
+    ledger.add([new(f"t-{n}") for n in range(3)])
 
     def away_for_the_second_claim(verb: str, _shard: Shard | None) -> None:
         asked.append(verb)
@@ -153,15 +153,15 @@ def test_a_store_that_takes_ends_again_is_there_whatever_the_claim_beside_them_m
         if verb == "settle" and "ping" not in asked:
             until(lambda: "ping" in asked)
 
-    store.before = away_for_the_second_claim
-    with engine(store, lambda _task: None, size=1) as run:
+    ledger.before = away_for_the_second_claim
+    with engine(ledger, lambda _task: None, size=1) as run:
         assert run.drainer.drain([SHARD], ample).done == 3
 
 
 def test_what_none_has_begun_is_given_back_before_any_end_is_written_once_time_is_short(clock: HandClock) -> None:
-    store, gate, begun, short = Watched(clock), threading.Event(), list[str](), list[bool]()
+    ledger, gate, begun, short = Watched(clock), threading.Event(), list[str](), list[bool]()
     dead, other = Shard("dead"), Shard("other")
-    store.add([new("t-0", queue="dead"), new("t-1", queue="other"), new("t-2", queue="other")])
+    ledger.add([new("t-0", queue="dead"), new("t-1", queue="other"), new("t-2", queue="other")])
 
     def before(verb: str, shard: Shard | None) -> None:
         if verb == "settle" and shard == dead:
@@ -177,17 +177,17 @@ def test_what_none_has_begun_is_given_back_before_any_end_is_written_once_time_i
         run.threads.do(lambda: gate.wait(30) and None)
 
     def left_ms() -> int:
-        short.extend([True] * (store.stats(other).leased == 2))
+        short.extend([True] * (ledger.stats(other).leased == 2))
         return MARGIN_MS if short else MARGIN_MS + 1
 
-    store.before = before
-    with engine(store, work, size=1) as run:
+    ledger.before = before
+    with engine(ledger, work, size=1) as run:
         assert run.drainer.drain([dead, other], left_ms)[:6] == (3, 1, 0, 0, 0, 2)
     assert begun == ["t-0"]
 
 
 class Remembering(EmbeddedLedger):
-    """A store that remembers its claims, and which leases were extended."""
+    """A ledger that remembers its claims, and which leases were extended."""
 
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock)
@@ -204,29 +204,29 @@ class Remembering(EmbeddedLedger):
 
 
 def test_a_claim_says_how_many_of_its_tasks_begin_at_once(clock: HandClock) -> None:
-    store = Remembering(clock)
-    store.add([new(f"t-{n}") for n in range(8)])
-    with engine(store, lambda _task: None, size=2) as run:
+    ledger = Remembering(clock)
+    ledger.add([new(f"t-{n}") for n in range(8)])
+    with engine(ledger, lambda _task: None, size=2) as run:
         assert run.drainer.drain([SHARD], ample).done == 8
-    assert store.claims[0] == (2, 2)
-    assert all(at_once <= 2 for _, at_once in store.claims)
-    assert any(limit > at_once for limit, at_once in store.claims), "none was claimed ahead"
-    assert store.extended == [], "what ends soon has no other round trip"
+    assert ledger.claims[0] == (2, 2)
+    assert all(at_once <= 2 for _, at_once in ledger.claims)
+    assert any(limit > at_once for limit, at_once in ledger.claims), "none was claimed ahead"
+    assert ledger.extended == [], "what ends soon has no other round trip"
 
 
 def test_a_task_that_was_claimed_ahead_and_runs_for_a_while_is_noted_as_begun(clock: HandClock) -> None:
-    store, gate = Remembering(clock), threading.Event()
-    store.add([new(id, retry=RetryPolicy(max_attempts=1)) for id in ("a", "b", "c-slow")])
+    ledger, gate = Remembering(clock), threading.Event()
+    ledger.add([new(id, retry=RetryPolicy(max_attempts=1)) for id in ("a", "b", "c-slow")])
 
     def work(task: Task) -> None:
         assert task.id != "c-slow" or gate.wait(30)
 
-    with engine(store, work, size=1) as run, ThreadPoolExecutor(1) as pool:
+    with engine(ledger, work, size=1) as run, ThreadPoolExecutor(1) as pool:
         drain = pool.submit(run.drainer.drain, [SHARD], ample)
-        until(lambda: store.extended)
+        until(lambda: ledger.extended)
         clock.advance(LEASE_MS)
-        store.sweep(SHARD, retention_ms=LEASE_MS)
+        ledger.sweep(SHARD, retention_ms=LEASE_MS)
         gate.set()
         assert drain.result().stale == 1
-    assert store.extended == [["c-slow"]]
-    assert stored_task(store, "c-slow").history[0].outcome == "lapsed"
+    assert ledger.extended == [["c-slow"]]
+    assert stored_task(ledger, "c-slow").history[0].outcome == "lapsed"

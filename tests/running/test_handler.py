@@ -34,8 +34,8 @@ def table() -> Table:
 
 
 @pytest.fixture(autouse=True)
-def wired(store: EmbeddedLedger, table: Table) -> Iterator[None]:
-    with wired_with(store=store, results=table):
+def wired(ledger: EmbeddedLedger, table: Table) -> Iterator[None]:
+    with wired_with(ledger=ledger, results=table):
         yield
 
 
@@ -52,25 +52,25 @@ def handler(task: Task) -> Done | Retry | Drop | None:
     return None
 
 
-def event(store: EmbeddedLedger, **work: str) -> dict[str, object]:
+def event(ledger: EmbeddedLedger, **work: str) -> dict[str, object]:
     """The engine's event for tasks that are to do so, as it comes over the wire."""
-    store.add([new(id, payload=json.dumps({"do": do})) for id, do in work.items()])
-    return dict(json.loads(json.dumps(tasks_event(claim(store)))))
+    ledger.add([new(id, payload=json.dumps({"do": do})) for id, do in work.items()])
+    return dict(json.loads(json.dumps(tasks_event(claim(ledger)))))
 
 
-def test_each_task_is_settled_as_the_function_says(store: EmbeddedLedger, table: Table) -> None:
-    answer = handler(event(store, a="done", b="drop", c="raise", d="nothing"), Context())
+def test_each_task_is_settled_as_the_function_says(ledger: EmbeddedLedger, table: Table) -> None:
+    answer = handler(event(ledger, a="done", b="drop", c="raise", d="nothing"), Context())
     assert {name: count for name, count in answer.items() if count} == {"done": 2, "dead": 1, "retried": 1}
     assert table.results["a"].value == '{"by":"a"}'
-    assert (stored_task(store, "b").status, stored_task(store, "b").error) == (Status.DEAD, "no use")
-    assert stored_task(store, "c").error.startswith("LookupError: no such customer at ")
+    assert (stored_task(ledger, "b").status, stored_task(ledger, "b").error) == (Status.DEAD, "no use")
+    assert stored_task(ledger, "c").error.startswith("LookupError: no such customer at ")
 
 
-def test_the_same_event_again_settles_nothing(store: EmbeddedLedger) -> None:
-    given = event(store, a="done", b="drop")
+def test_the_same_event_again_settles_nothing(ledger: EmbeddedLedger) -> None:
+    given = event(ledger, a="done", b="drop")
     handler(given, Context())
     assert handler(given, Context())["stale"] == 2
-    assert len(stored_task(store, "b").history) == 1
+    assert len(stored_task(ledger, "b").history) == 1
 
 
 def test_the_function_keeps_its_name_and_words() -> None:
@@ -88,7 +88,7 @@ def test_an_event_without_tasks_has_the_ledger_opened(clock: HandClock, away: bo
                 raise StoreUnavailable
             return super().warmth()
 
-    with wired_with(store=StoreAskedForWarmth(clock)):
+    with wired_with(ledger=StoreAskedForWarmth(clock)):
         answer = handler(tasks_event([]), Context())
     assert (set(answer.values()), asked) == ({0}, ["warmth"])
 
@@ -100,43 +100,43 @@ def test_an_event_that_is_not_the_engines_is_refused(strange: object) -> None:
 
 
 def test_a_checkpoint_and_more_time_reach_the_tasks_own_shard(clock: HandClock, wire: Wire) -> None:
-    store = EmbeddedLedger(clock, Sharding({"default": 8}))
-    wire(store=store)
-    store.add([new("a", group="g")])
-    (task,) = store.claim(store.shard_of("default", "a", "g"), 1, lease_ms=5_000).tasks
+    ledger = EmbeddedLedger(clock, Sharding({"default": 8}))
+    wire(ledger=ledger)
+    ledger.add([new("a", group="g")])
+    (task,) = ledger.claim(ledger.shard_of("default", "a", "g"), 1, lease_ms=5_000).tasks
     save(task, {"at": 3})
     extend(task, "PT60S")
-    standing_now = store.get("default", "a")
+    standing_now = ledger.get("default", "a")
     assert standing_now
     assert (standing_now.state, standing_now.lease_expires_at) == ({"at": 3}, clock.at + 60_000)
 
 
-def test_more_time_is_never_much_more_than_the_function_has(store: EmbeddedLedger, clock: HandClock) -> None:
-    store.add([new("a")])
-    [task] = store.claim(SHARD, 1, lease_ms=5_000).tasks
+def test_more_time_is_never_much_more_than_the_function_has(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    ledger.add([new("a")])
+    [task] = ledger.claim(SHARD, 1, lease_ms=5_000).tasks
     timed = replace(task, left_ms=lambda: 20_000)
     extend(timed, "PT1H")
     assert timed.remaining == 20
-    assert stored_task(store).lease_expires_at == clock.at + 20_000 + GRACE_MS
+    assert stored_task(ledger).lease_expires_at == clock.at + 20_000 + GRACE_MS
     extend(timed, "PT1S")
-    assert stored_task(store).lease_expires_at == clock.at + 20_000 + GRACE_MS
+    assert stored_task(ledger).lease_expires_at == clock.at + 20_000 + GRACE_MS
 
 
-def test_a_task_that_nothing_ends_has_all_the_time_there_is(store: EmbeddedLedger) -> None:
-    store.add([new("a")])
-    [task] = store.claim(SHARD, 1, lease_ms=5_000).tasks
+def test_a_task_that_nothing_ends_has_all_the_time_there_is(ledger: EmbeddedLedger) -> None:
+    ledger.add([new("a")])
+    [task] = ledger.claim(SHARD, 1, lease_ms=5_000).tasks
     assert task.remaining == math.inf
 
 
-def test_a_handler_is_told_what_time_is_left(store: EmbeddedLedger) -> None:
+def test_a_handler_is_told_what_time_is_left(ledger: EmbeddedLedger) -> None:
     seen: list[float] = []
-    given = event(store, a="done")
+    given = event(ledger, a="done")
     task_handler(lambda task: seen.append(task.remaining))(given, Context())
     assert seen == [Context().get_remaining_time_in_millis() / 1_000]
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
-def test_a_handler_chooses_how_many_tasks_run_at_once(store: EmbeddedLedger, parallel: int) -> None:
+def test_a_handler_chooses_how_many_tasks_run_at_once(ledger: EmbeddedLedger, parallel: int) -> None:
     counts, running, lock = [0], [0], threading.Lock()
 
     @task_handler(parallel=parallel)
@@ -148,13 +148,13 @@ def test_a_handler_chooses_how_many_tasks_run_at_once(store: EmbeddedLedger, par
         with lock:
             running[0] -= 1
 
-    assert counting(event(store, **dict.fromkeys("abcdef", "done")), Context())["done"] == 6
+    assert counting(event(ledger, **dict.fromkeys("abcdef", "done")), Context())["done"] == 6
     assert max(counts) == parallel
 
 
-def test_without_that_choice_tasks_run_beside_each_other(store: EmbeddedLedger) -> None:
+def test_without_that_choice_tasks_run_beside_each_other(ledger: EmbeddedLedger) -> None:
     all_of_them = threading.Barrier(6, timeout=30)
-    given = event(store, **dict.fromkeys("abcdef", "done"))
+    given = event(ledger, **dict.fromkeys("abcdef", "done"))
 
     @task_handler
     def meeting(_task: Task) -> None:

@@ -30,9 +30,9 @@ def table() -> Table:
 
 
 @pytest.fixture(autouse=True)
-def wired(store: EmbeddedLedger, table: Table) -> Iterator[None]:
+def wired(ledger: EmbeddedLedger, table: Table) -> Iterator[None]:
     SEEN.clear()
-    with wired_with(store=store, results=table):
+    with wired_with(ledger=ledger, results=table):
         yield
 
 
@@ -108,30 +108,30 @@ def test_a_result_that_cannot_be_kept_has_the_message_delivered_again(table: Tab
     assert failures(handler(sqs_event(body("done")), Context())) == ["m-0"]
 
 
-def test_again_gives_the_task_back_to_the_ledger_with_its_state(store: EmbeddedLedger) -> None:
+def test_again_gives_the_task_back_to_the_ledger_with_its_state(ledger: EmbeddedLedger) -> None:
     given = body("again", deadline_at=START + 3_600_000, group="g")
     assert failures(handler(sqs_event(given), Context())) == []
-    task = stored_task(store, "t-1")
+    task = stored_task(ledger, "t-1")
     assert (task.status, task.due_at, task.state) == (Status.SCHEDULED, START + 60_000, {"step": 2})
     assert (task.kind, task.payload, task.group) == ("bill", {"do": "again"}, "g")
     assert (task.deadline_at, task.retry) == (START + 3_600_000, leased("bill", {}).retry)
     assert failures(handler(sqs_event(given, deliveries=2), Context())) == []
-    assert stored_task(store, "t-1") == task
+    assert stored_task(ledger, "t-1") == task
 
 
-def test_again_takes_along_all_that_the_task_is_and_leaves_its_state_as_it_was(store: EmbeddedLedger) -> None:
+def test_again_takes_along_all_that_the_task_is_and_leaves_its_state_as_it_was(ledger: EmbeddedLedger) -> None:
     policy = RetryPolicy(3, 5_000, 1.5, 60_000, False)
     given = body("later", queue="mails", tenant="acme", retry=policy)
     assert failures(handler(sqs_event(given), Context())) == []
-    task = store.get("mails", "t-1", "acme")
+    task = ledger.get("mails", "t-1", "acme")
     assert task is not None
     assert (task.retry, task.state, task.due_at) == (policy, {"step": 1}, 4_102_444_800_000)
 
 
 def test_again_of_a_task_whose_id_is_dead_has_the_message_delivered_again(
-    store: EmbeddedLedger, caplog: pytest.LogCaptureFixture
+    ledger: EmbeddedLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settle(store, claim_one(store, "t-1"), Ending.DROP)
+    settle(ledger, claim_one(ledger, "t-1"), Ending.DROP)
     assert failures(handler(sqs_event(body("again")), Context())) == ["m-0"]
     assert "the ledger did not accept it back: The task is dead" in caplog.text
 
@@ -144,19 +144,19 @@ def test_again_while_the_ledger_is_away_has_the_message_delivered_again(
             raise StoreUnavailable
 
     PROCESS.app().threads.close()
-    wire(store=Away())
+    wire(ledger=Away())
     assert failures(handler(sqs_event(body("again")), Context())) == ["m-0"]
     assert "the ledger did not accept it back: The store does not answer." in caplog.text
 
 
-def test_again_leaves_a_new_task_of_the_same_id_as_it_stands(store: EmbeddedLedger) -> None:
-    store.add([new("t-1", kind="bill", payload='{"newer":true}', delay_ms=5_000)])
+def test_again_leaves_a_new_task_of_the_same_id_as_it_stands(ledger: EmbeddedLedger) -> None:
+    ledger.add([new("t-1", kind="bill", payload='{"newer":true}', delay_ms=5_000)])
     assert failures(handler(sqs_event(body("again")), Context())) == []
-    assert stored_task(store, "t-1").payload == {"newer": True}
+    assert stored_task(ledger, "t-1").payload == {"newer": True}
 
 
-def test_a_checkpoint_needs_a_lease(store: EmbeddedLedger, caplog: pytest.LogCaptureFixture) -> None:
-    claim_one(store, "t-1", kind="bill")
+def test_a_checkpoint_needs_a_lease(ledger: EmbeddedLedger, caplog: pytest.LogCaptureFixture) -> None:
+    claim_one(ledger, "t-1", kind="bill")
     assert failures(handler(sqs_event(body("save")), Context())) == ["m-0"]
     assert "LeaseLost" in caplog.text
 
@@ -211,14 +211,14 @@ def test_a_message_that_is_not_ours_fails_alone(strange: str, field: str, caplog
 )
 @pytest.mark.parametrize("do", ["again", "retry"])
 def test_a_message_with_a_field_that_nothing_can_work_with_fails_alone_and_holds_up_nothing(
-    do: str, field: str, value: object, problem: str, store: EmbeddedLedger, caplog: pytest.LogCaptureFixture
+    do: str, field: str, value: object, problem: str, ledger: EmbeddedLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
     event = json.loads(body(do))
     [task] = event["tasks"]
     strange = json.dumps({**event, "tasks": [{**task, "payload": {"do": do}, field: value}]})
     assert failures(handler(sqs_event(strange, body("done", id="t-2")), Context())) == ["m-0"]
     assert f"tasks.0.{problem}" in caplog.text
-    assert ([task.id for task in SEEN], store.get("default", "t-1")) == (["t-2"], None)
+    assert ([task.id for task in SEEN], ledger.get("default", "t-1")) == (["t-2"], None)
 
 
 @pytest.mark.parametrize(

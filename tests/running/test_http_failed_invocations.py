@@ -27,10 +27,10 @@ KILLED = "report: RetriesExhausted: Runtime.ExitError: signal: killed"
 HANDED = {"reminder": Delivery("lambda:SendReminderFunction", 100, 120_000)}
 
 
-def hand_over(store: EmbeddedLedger) -> Task:
+def hand_over(ledger: EmbeddedLedger) -> Task:
     """The reminder of the saved events, handed over under the token that they name."""
-    store.add([new(ID, kind="reminder", queue="reminders", group="standup")])
-    [task] = store.claim(REMINDERS, 1, lease_ms=60_000, deliveries=HANDED).tasks
+    ledger.add([new(ID, kind="reminder", queue="reminders", group="standup")])
+    [task] = ledger.claim(REMINDERS, 1, lease_ms=60_000, deliveries=HANDED).tasks
     return task
 
 
@@ -42,8 +42,8 @@ def replay(case: str, token: str) -> list[str]:
     return [failed["itemIdentifier"] for failed in invoke("on_undelivered", event)["batchItemFailures"]]
 
 
-def standing(store: EmbeddedLedger) -> Task:
-    task = store.get("reminders", ID)
+def standing(ledger: EmbeddedLedger) -> Task:
+    task = ledger.get("reminders", ID)
     assert task is not None
     return task
 
@@ -52,15 +52,15 @@ def runs_of(task: Task) -> list[Run]:
     return [entry for entry in task.log if isinstance(entry, Run)]
 
 
-def hand_over_ten(store: EmbeddedLedger) -> list[Task]:
+def hand_over_ten(ledger: EmbeddedLedger) -> list[Task]:
     """Tasks of one event, as a function gets them."""
-    store.add([new(f"t{n}", kind="reminder", queue="reminders", group="ten") for n in range(10)])
-    return store.claim(REMINDERS, 10, lease_ms=60_000, deliveries=HANDED).tasks
+    ledger.add([new(f"t{n}", kind="reminder", queue="reminders", group="ten") for n in range(10)])
+    return ledger.claim(REMINDERS, 10, lease_ms=60_000, deliveries=HANDED).tasks
 
 
-def begin(store: EmbeddedLedger, task: Task, invocation: str = INVOCATION) -> Task:
+def begin(ledger: EmbeddedLedger, task: Task, invocation: str = INVOCATION) -> Task:
     nonce = begin_nonce(task.token, invocation, b"mine")
-    [begun] = store.begin(REMINDERS, [lease_of(task)], 30_000, [nonce])
+    [begun] = ledger.begin(REMINDERS, [lease_of(task)], 30_000, [nonce])
     return begun.under(task)
 
 
@@ -79,85 +79,87 @@ def report(tasks: Sequence[Task], **parts: Any) -> None:
     assert invoke("on_undelivered", event)["batchItemFailures"] == []
 
 
-def of(store: EmbeddedLedger, id: str) -> Task:
-    task = store.get("reminders", id)
+def of(ledger: EmbeddedLedger, id: str) -> Task:
+    task = ledger.get("reminders", id)
     assert task is not None
     return task
 
 
-def attempts(store: EmbeddedLedger) -> list[tuple[int, int]]:
+def attempts(ledger: EmbeddedLedger) -> list[tuple[int, int]]:
     """Runs and attempts of the ten."""
-    return [(of(store, f"t{n}").run, of(store, f"t{n}").attempt) for n in range(10)]
+    return [(of(ledger, f"t{n}").run, of(ledger, f"t{n}").attempt) for n in range(10)]
 
 
 @pytest.mark.parametrize("end", [None, Ending.DONE, Ending.AGAIN, Ending.RETRY, Ending.DROP])
 def test_tasks_that_a_crashed_invocation_had_not_begun_spend_no_attempt(
-    store: EmbeddedLedger, end: Ending | None
+    ledger: EmbeddedLedger, end: Ending | None
 ) -> None:
-    tasks = hand_over_ten(store)
-    mine = begin(store, tasks[0])
+    tasks = hand_over_ten(ledger)
+    mine = begin(ledger, tasks[0])
     if end:
-        store.settle(REMINDERS, [Settlement.of(mine, end, delay_ms=60_000)])
-    first = of(store, "t0")
+        ledger.settle(REMINDERS, [Settlement.of(mine, end, delay_ms=60_000)])
+    first = of(ledger, "t0")
     report(tasks)
-    assert attempts(store)[1:] == [(0, 1)] * 9
+    assert attempts(ledger)[1:] == [(0, 1)] * 9
     if end:
-        assert of(store, "t0") == first
+        assert of(ledger, "t0") == first
     else:
-        assert (of(store, "t0").attempt, of(store, "t0").error) == (2, KILLED)
-    [run] = runs_of(of(store, "t9"))
+        assert (of(ledger, "t0").attempt, of(ledger, "t0").error) == (2, KILLED)
+    [run] = runs_of(of(ledger, "t9"))
     assert (run.outcome, run.detail) == ("release", f"{KILLED}; the function had not begun this task")
 
 
-def test_tasks_that_a_function_settled_without_a_begin_count_as_begun(store: EmbeddedLedger) -> None:
-    tasks = hand_over_ten(store)
-    store.settle(REMINDERS, [Settlement.of(tasks[0], Ending.DONE)])
+def test_tasks_that_a_function_settled_without_a_begin_count_as_begun(ledger: EmbeddedLedger) -> None:
+    tasks = hand_over_ten(ledger)
+    ledger.settle(REMINDERS, [Settlement.of(tasks[0], Ending.DONE)])
     report(tasks)
-    assert attempts(store) == [(1, 1)] + [(0, 1)] * 9
+    assert attempts(ledger) == [(1, 1)] + [(0, 1)] * 9
 
 
-def test_an_invocation_that_began_nothing_spends_an_attempt_of_each(store: EmbeddedLedger) -> None:
-    report(hand_over_ten(store))
-    assert attempts(store) == [(1, 2)] * 10
+def test_an_invocation_that_began_nothing_spends_an_attempt_of_each(ledger: EmbeddedLedger) -> None:
+    report(hand_over_ten(ledger))
+    assert attempts(ledger) == [(1, 2)] * 10
 
 
-def test_a_task_that_another_invocation_began_makes_no_neighbour_begun(store: EmbeddedLedger, clock: HandClock) -> None:
-    tasks = hand_over_ten(store)
+def test_a_task_that_another_invocation_began_makes_no_neighbour_begun(
+    ledger: EmbeddedLedger, clock: HandClock
+) -> None:
+    tasks = hand_over_ten(ledger)
     clock.advance(120_000)
-    store.sweep(REMINDERS, retention_ms=3_600_000)
+    ledger.sweep(REMINDERS, retention_ms=3_600_000)
     clock.advance(1_000)
-    again = store.claim(REMINDERS, 10, lease_ms=60_000, deliveries=HANDED).tasks
-    begin(store, again[0])
+    again = ledger.claim(REMINDERS, 10, lease_ms=60_000, deliveries=HANDED).tasks
+    begin(ledger, again[0])
     report(tasks)
-    assert attempts(store) == [(1, 1)] * 10
+    assert attempts(ledger) == [(1, 1)] * 10
 
 
 @pytest.mark.parametrize("condition", ["RetriesExhausted", "EventAgeExceeded"])
 @pytest.mark.parametrize("runs_on", [True, False])
 def test_the_record_of_a_second_delivery_changes_nothing_of_the_first(
-    store: EmbeddedLedger, runs_on: bool, condition: str
+    ledger: EmbeddedLedger, runs_on: bool, condition: str
 ) -> None:
-    tasks = hand_over_ten(store)
-    mine = begin(store, tasks[0])
+    tasks = hand_over_ten(ledger)
+    mine = begin(ledger, tasks[0])
     if not runs_on:
-        store.settle(REMINDERS, [Settlement.of(mine, Ending.RETRY, delay_ms=60_000)])
-    before = [of(store, task.id) for task in tasks]
+        ledger.settle(REMINDERS, [Settlement.of(mine, Ending.RETRY, delay_ms=60_000)])
+    before = [of(ledger, task.id) for task in tasks]
     answered = {} if condition == "RetriesExhausted" else {"responseContext": None, "responsePayload": None}
     report(tasks, context={"requestId": ANOTHER, "condition": condition}, **answered)
-    assert [of(store, task.id) for task in tasks] == before
+    assert [of(ledger, task.id) for task in tasks] == before
     if runs_on:
-        assert store.settle(REMINDERS, [Settlement.of(mine, Ending.DONE)]) == [Settled.DONE]
+        assert ledger.settle(REMINDERS, [Settlement.of(mine, Ending.DONE)]) == [Settled.DONE]
 
 
-def test_each_of_two_deliveries_that_fail_ends_its_own_runs_alone(store: EmbeddedLedger) -> None:
-    tasks = hand_over_ten(store)
-    begin(store, tasks[0])
-    begin(store, tasks[1], ANOTHER)
+def test_each_of_two_deliveries_that_fail_ends_its_own_runs_alone(ledger: EmbeddedLedger) -> None:
+    tasks = hand_over_ten(ledger)
+    begin(ledger, tasks[0])
+    begin(ledger, tasks[1], ANOTHER)
     report(tasks, context={"requestId": ANOTHER})
-    assert (of(store, "t0").status, of(store, "t1").attempt) == (Status.LEASED, 2)
-    assert attempts(store)[2:] == [(0, 1)] * 8
+    assert (of(ledger, "t0").status, of(ledger, "t1").attempt) == (Status.LEASED, 2)
+    assert attempts(ledger)[2:] == [(0, 1)] * 8
     report(tasks)
-    assert attempts(store)[:2] == [(1, 2), (1, 2)]
+    assert attempts(ledger)[:2] == [(1, 2), (1, 2)]
 
 
 def test_a_task_that_another_invocation_begins_while_the_record_is_read_is_not_ended(
@@ -169,38 +171,38 @@ def test_a_task_that_another_invocation_begins_while_the_record_is_read_is_not_e
             return super().settle(shard, settlements)
 
     mine: list[Task] = []
-    store = Beginning(clock)
-    wire(store=store)
-    tasks = hand_over_ten(store)
+    ledger = Beginning(clock)
+    wire(ledger=ledger)
+    tasks = hand_over_ten(ledger)
     report(tasks)
-    assert {of(store, task.id).token for task in tasks} == {task.token for task in mine}
+    assert {of(ledger, task.id).token for task in tasks} == {task.token for task in mine}
 
 
-def test_what_a_handler_runs_is_ended_by_the_record_of_its_own_invocation_alone(store: EmbeddedLedger) -> None:
+def test_what_a_handler_runs_is_ended_by_the_record_of_its_own_invocation_alone(ledger: EmbeddedLedger) -> None:
     seen: list[int] = []
 
     @task_handler(parallel=1)
     def handler(task: Task) -> None:
         for id in (ANOTHER, Context.aws_request_id):
             report(tasks, context={"requestId": id})
-            seen.append(of(store, task.id).attempt)
+            seen.append(of(ledger, task.id).attempt)
 
-    tasks = hand_over_ten(store)[:1]
+    tasks = hand_over_ten(ledger)[:1]
     assert handler(tasks_event(tasks), Context())["stale"] == 1
     assert seen == [1, 2]
 
 
 @pytest.mark.parametrize(("invocation", "ends"), [("", True), (INVOCATION, True), (ANOTHER, False)])
 def test_a_run_that_was_begun_over_http_is_ended_by_the_record_of_its_invocation(
-    store: EmbeddedLedger, wire: Wire, invocation: str, ends: bool
+    ledger: EmbeddedLedger, wire: Wire, invocation: str, ends: bool
 ) -> None:
-    wire(store=store)
-    tasks = hand_over_ten(store)
+    wire(ledger=ledger)
+    tasks = hand_over_ten(ledger)
     named = {"invocation": invocation} if invocation else {}
     begun = ask("POST", "/tasks/t0/begin", {"token": tasks[0].token, "worker": "me", **named}, query="queue=reminders")
     assert begun.status == 200
     report(tasks)
-    assert (of(store, "t0").error == KILLED) is ends
+    assert (of(ledger, "t0").error == KILLED) is ends
 
 
 THROTTLED: dict[str, dict[str, Any]] = {
@@ -217,10 +219,10 @@ THROTTLED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("sign", THROTTLED)
-def test_any_sign_that_a_function_was_not_invoked_spends_no_attempt(store: EmbeddedLedger, sign: str) -> None:
-    report(hand_over_ten(store), **THROTTLED[sign])
-    assert attempts(store) == [(0, 1)] * 10
-    [run] = runs_of(of(store, "t3"))
+def test_any_sign_that_a_function_was_not_invoked_spends_no_attempt(ledger: EmbeddedLedger, sign: str) -> None:
+    report(hand_over_ten(ledger), **THROTTLED[sign])
+    assert attempts(ledger) == [(0, 1)] * 10
+    [run] = runs_of(of(ledger, "t3"))
     assert run.outcome == "release"
     assert run.detail.startswith("waited for report, which was busy: ")
 
@@ -232,9 +234,9 @@ ARRIVED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("why", ARRIVED)
-def test_a_function_that_was_invoked_spends_an_attempt(store: EmbeddedLedger, why: str) -> None:
-    report(hand_over_ten(store), **ARRIVED[why])
-    assert attempts(store) == [(1, 2)] * 10
+def test_a_function_that_was_invoked_spends_an_attempt(ledger: EmbeddedLedger, why: str) -> None:
+    report(hand_over_ten(ledger), **ARRIVED[why])
+    assert attempts(ledger) == [(1, 2)] * 10
 
 
 def test_every_saved_event_is_replayed_here() -> None:
@@ -242,73 +244,73 @@ def test_every_saved_event_is_replayed_here() -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_a_function_that_timed_out_is_the_error_of_the_attempt(store: EmbeddedLedger, begun: bool) -> None:
-    task = hand_over(store)
+def test_a_function_that_timed_out_is_the_error_of_the_attempt(ledger: EmbeddedLedger, begun: bool) -> None:
+    task = hand_over(ledger)
     if begun:
-        begin(store, task)
+        begin(ledger, task)
     assert replay("timed_out", task.token) == []
-    after = standing(store)
+    after = standing(ledger)
     assert (after.status, after.run, after.attempt) == (Status.SCHEDULED, 1, 2)
     assert after.error.startswith("duecourse-SendReminderFunction-1A2B3C4D5E6F: RetriesExhausted: ")
     assert after.error.endswith("Task timed out after 30.00 seconds")
-    assert 0 <= after.due_at - store.now() <= 1_000
+    assert 0 <= after.due_at - ledger.now() <= 1_000
 
 
-def test_a_function_that_cannot_start_is_the_error_of_the_attempt(store: EmbeddedLedger) -> None:
-    assert replay("cannot_start", hand_over(store).token) == []
-    assert "Runtime.ImportModuleError: Unable to import module 'app'" in standing(store).error
-    assert standing(store).attempt == 2
+def test_a_function_that_cannot_start_is_the_error_of_the_attempt(ledger: EmbeddedLedger) -> None:
+    assert replay("cannot_start", hand_over(ledger).token) == []
+    assert "Runtime.ImportModuleError: Unable to import module 'app'" in standing(ledger).error
+    assert standing(ledger).attempt == 2
 
 
-def test_what_is_retried_waits_by_its_own_backoff(store: EmbeddedLedger) -> None:
+def test_what_is_retried_waits_by_its_own_backoff(ledger: EmbeddedLedger) -> None:
     event = saved("on_undelivered/cannot_start")
     [record] = event["Records"]
-    body = record["body"].replace("0000000000080011223344556677", hand_over(store).token)
+    body = record["body"].replace("0000000000080011223344556677", hand_over(ledger).token)
     assert '"jitter": true' in body
     record["body"] = body.replace('"jitter": true', '"jitter": false')
     invoke("on_undelivered", event)
-    assert standing(store).due_at == store.now() + 1_000
+    assert standing(ledger).due_at == ledger.now() + 1_000
 
 
-def test_the_last_attempt_dies_of_it(store: EmbeddedLedger, clock: HandClock) -> None:
+def test_the_last_attempt_dies_of_it(ledger: EmbeddedLedger, clock: HandClock) -> None:
     for _ in range(3):
-        assert replay("cannot_start", hand_over(store).token) == []
+        assert replay("cannot_start", hand_over(ledger).token) == []
         clock.advance(10_000)
-    assert (standing(store).status, standing(store).attempt) == (Status.DEAD, 3)
+    assert (standing(ledger).status, standing(ledger).attempt) == (Status.DEAD, 3)
 
 
-def test_an_event_that_waited_too_long_spends_no_attempt(store: EmbeddedLedger) -> None:
-    assert replay("too_old", hand_over(store).token) == []
-    after = standing(store)
-    assert (after.status, after.run, after.attempt, after.due_at) == (Status.SCHEDULED, 0, 1, store.now() + 1_000)
+def test_an_event_that_waited_too_long_spends_no_attempt(ledger: EmbeddedLedger) -> None:
+    assert replay("too_old", hand_over(ledger).token) == []
+    after = standing(ledger)
+    assert (after.status, after.run, after.attempt, after.due_at) == (Status.SCHEDULED, 0, 1, ledger.now() + 1_000)
     waited = "waited for duecourse-SendReminderFunction-1A2B3C4D5E6F, which was busy: EventAgeExceeded"
     assert [(run.outcome, run.detail) for run in runs_of(after)] == [("release", waited)]
 
 
-def test_an_event_that_waited_too_long_and_was_begun_all_the_same_is_let_run(store: EmbeddedLedger) -> None:
-    task = hand_over(store)
-    begin(store, task)
+def test_an_event_that_waited_too_long_and_was_begun_all_the_same_is_let_run(ledger: EmbeddedLedger) -> None:
+    task = hand_over(ledger)
+    begin(ledger, task)
     assert replay("too_old", task.token) == []
-    assert standing(store).status is Status.LEASED
+    assert standing(ledger).status is Status.LEASED
 
 
-def test_a_record_that_is_delivered_again_changes_nothing(store: EmbeddedLedger) -> None:
-    task = hand_over(store)
+def test_a_record_that_is_delivered_again_changes_nothing(ledger: EmbeddedLedger) -> None:
+    task = hand_over(ledger)
     replay("cannot_start", task.token)
-    before = standing(store)
+    before = standing(ledger)
     assert replay("cannot_start", task.token) == []
-    assert standing(store) == before
+    assert standing(ledger) == before
 
 
-def test_what_is_no_record_of_ours_is_left_for_the_dead_letters_and_the_rest_is_read(store: EmbeddedLedger) -> None:
-    task = hand_over(store)
+def test_what_is_no_record_of_ours_is_left_for_the_dead_letters_and_the_rest_is_read(ledger: EmbeddedLedger) -> None:
+    task = hand_over(ledger)
     messages = [record["messageId"] for record in saved("on_undelivered/some_bad")["Records"]]
     assert replay("some_bad", task.token) == messages[:2]
-    assert "Runtime.ExitError" in standing(store).error
+    assert "Runtime.ExitError" in standing(ledger).error
 
 
-def test_an_event_of_another_shape_is_refused(store: EmbeddedLedger, wire: Wire) -> None:
-    wire(store=store)
+def test_an_event_of_another_shape_is_refused(ledger: EmbeddedLedger, wire: Wire) -> None:
+    wire(ledger=ledger)
     with pytest.raises(InvalidInput):
         invoke("on_undelivered", saved("on_undelivered/bad_shape"))
 
@@ -318,7 +320,7 @@ def test_while_the_store_is_away_all_are_delivered_again(clock: HandClock, wire:
         def settle(self, *_given: object) -> list[object]:  # type: ignore[override]
             raise StoreUnavailable
 
-    wire(store=Away(clock))
+    wire(ledger=Away(clock))
     with pytest.raises(StoreUnavailable):
         invoke("on_undelivered", saved("on_undelivered/timed_out"), Context(remaining_ms=500))
 
@@ -333,8 +335,8 @@ def test_a_store_that_is_away_for_a_moment_is_asked_again_within_the_invocation(
                 raise StoreUnavailable
             return super().settle(shard, settlements)
 
-    store = Returning(clock)
-    wire(store=store)
-    task = hand_over(store)
+    ledger = Returning(clock)
+    wire(ledger=ledger)
+    task = hand_over(ledger)
     assert replay("timed_out", task.token) == []
-    assert (standing(store).status, store.away) == (Status.SCHEDULED, -1)
+    assert (standing(ledger).status, ledger.away) == (Status.SCHEDULED, -1)

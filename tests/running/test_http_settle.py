@@ -21,14 +21,14 @@ ID = "order-7:paid"
 
 
 @pytest.fixture
-def task(store: EmbeddedLedger) -> Task:
-    return claim_one(store, ID)
+def task(ledger: EmbeddedLedger) -> Task:
+    return claim_one(ledger, ID)
 
 
 @pytest.fixture
-def table(store: EmbeddedLedger, wire: Wire) -> Table:
+def table(ledger: EmbeddedLedger, wire: Wire) -> Table:
     results = Table()
-    wire(store=store, results=results)
+    wire(ledger=ledger, results=results)
     return results
 
 
@@ -46,55 +46,55 @@ def wrong(case: str, **fields: Any) -> dict[str, str]:
     return {error["field"]: error["problem"] for error in problem["errors"]}
 
 
-def test_done_ends_the_task_with_its_result(store: EmbeddedLedger, task: Task) -> None:
+def test_done_ends_the_task_with_its_result(ledger: EmbeddedLedger, task: Task) -> None:
     assert send("settle_done", task.token) == (200, {"settled": "done"})
-    after = stored_task(store, ID)
+    after = stored_task(ledger, ID)
     assert (after.status, after.result, after.history[-1].outcome) == (Status.DONE, {"paid": True}, "done")
 
 
-def test_again_spends_no_attempt_and_comes_back_when_it_said_with_its_state(store: EmbeddedLedger, task: Task) -> None:
+def test_again_spends_no_attempt_and_comes_back_when_it_said_with_its_state(ledger: EmbeddedLedger, task: Task) -> None:
     assert send("settle_again", task.token) == (200, {"settled": "again"})
-    after = stored_task(store, ID)
+    after = stored_task(ledger, ID)
     assert (after.status, after.attempt, after.state) == (Status.SCHEDULED, 1, {"page": 7})
-    assert after.due_at == store.now() + 30_000
+    assert after.due_at == ledger.now() + 30_000
 
 
-def test_again_may_name_an_instant(store: EmbeddedLedger, task: Task) -> None:
-    at = datetime.fromtimestamp((store.now() + 90_000) / 1000, UTC).isoformat()
+def test_again_may_name_an_instant(ledger: EmbeddedLedger, task: Task) -> None:
+    at = datetime.fromtimestamp((ledger.now() + 90_000) / 1000, UTC).isoformat()
     again = {"token": task.token, "outcome": "again", "at": at}
     assert send("settle_stale", **again) == (200, {"settled": "again"})
-    assert stored_task(store, ID).due_at == store.now() + 90_000
+    assert stored_task(ledger, ID).due_at == ledger.now() + 90_000
 
 
 def test_a_retry_waits_by_the_tasks_own_backoff_and_dies_at_its_last_attempt(
-    store: EmbeddedLedger, clock: HandClock, task: Task
+    ledger: EmbeddedLedger, clock: HandClock, task: Task
 ) -> None:
     for attempt, wait in ((1, 1_000), (2, 2_000)):
         assert send("settle_retry", task.token) == (200, {"settled": "retried"})
-        after = stored_task(store, ID)
-        assert (after.attempt, after.due_at - store.now()) == (attempt + 1, wait)
+        after = stored_task(ledger, ID)
+        assert (after.attempt, after.due_at - ledger.now()) == (attempt + 1, wait)
         assert after.error == "the bank is closed"
         clock.advance(wait)
-        (task,) = claim(store)
+        (task,) = claim(ledger)
     assert send("settle_retry", task.token) == (200, {"settled": "dead"})
-    assert stored_task(store, ID).status is Status.DEAD
+    assert stored_task(ledger, ID).status is Status.DEAD
 
 
-def test_a_retry_may_say_when(store: EmbeddedLedger, task: Task) -> None:
+def test_a_retry_may_say_when(ledger: EmbeddedLedger, task: Task) -> None:
     assert send("settle_retry", task.token, after=45)[1] == {"settled": "retried"}
-    assert stored_task(store, ID).due_at == store.now() + 45_000
+    assert stored_task(ledger, ID).due_at == ledger.now() + 45_000
 
 
-def test_a_dropped_task_is_dead_with_its_reason(store: EmbeddedLedger, task: Task) -> None:
+def test_a_dropped_task_is_dead_with_its_reason(ledger: EmbeddedLedger, task: Task) -> None:
     assert send("settle_drop", task.token) == (200, {"settled": "dead"})
-    assert (stored_task(store, ID).status, stored_task(store, ID).error) == (Status.DEAD, "no such order")
+    assert (stored_task(ledger, ID).status, stored_task(ledger, ID).error) == (Status.DEAD, "no such order")
 
 
 @pytest.mark.parametrize("case", ["settle_done", "settle_again", "settle_retry", "settle_drop"])
-def test_the_same_settle_again_is_answered_the_same(store: EmbeddedLedger, task: Task, case: str) -> None:
+def test_the_same_settle_again_is_answered_the_same(ledger: EmbeddedLedger, task: Task, case: str) -> None:
     first = send(case, task.token)
-    stands = stored_task(store, ID)
-    assert (send(case, task.token), stored_task(store, ID)) == (first, stands)
+    stands = stored_task(ledger, ID)
+    assert (send(case, task.token), stored_task(ledger, ID)) == (first, stands)
 
 
 def test_another_settle_after_the_first_is_stale(task: Task) -> None:
@@ -103,20 +103,20 @@ def test_another_settle_after_the_first_is_stale(task: Task) -> None:
     assert (status, problem["reason"]) == (409, "stale")
 
 
-def test_a_lapsed_lease_settles_nothing(store: EmbeddedLedger, clock: HandClock, task: Task) -> None:
+def test_a_lapsed_lease_settles_nothing(ledger: EmbeddedLedger, clock: HandClock, task: Task) -> None:
     clock.advance(LEASE_MS + 1)
-    (later,) = claim(store)
+    (later,) = claim(ledger)
     for case in ("settle_done", "extend_lease", "save_state"):
         assert send(case, task.token)[1]["reason"] == "stale"
-    assert stored_task(store, ID).token == later.token
-    assert stored_task(store, ID).state is None
+    assert stored_task(ledger, ID).token == later.token
+    assert stored_task(ledger, ID).state is None
 
 
-def test_a_result_goes_to_the_results_table_and_is_shown(table: Table, store: EmbeddedLedger, task: Task) -> None:
+def test_a_result_goes_to_the_results_table_and_is_shown(table: Table, ledger: EmbeddedLedger, task: Task) -> None:
     send("settle_done", task.token)
     assert table.results[ID].value == '{"paid":true}'
     assert table.results[ID].fence == task.fence
-    assert (stored_task(store, ID).kept_at, stored_task(store, ID).result) == (table.place, None)
+    assert (stored_task(ledger, ID).kept_at, stored_task(ledger, ID).result) == (table.place, None)
 
 
 def test_a_settle_that_is_too_late_leaves_the_kept_result_alone(table: Table, task: Task) -> None:
@@ -126,27 +126,27 @@ def test_a_settle_that_is_too_late_leaves_the_kept_result_alone(table: Table, ta
 
 
 def test_a_result_that_cannot_be_kept_gives_the_task_back_unspent(
-    table: Table, store: EmbeddedLedger, task: Task
+    table: Table, ledger: EmbeddedLedger, task: Task
 ) -> None:
     table.away = True
     assert send("settle_done", task.token) == (200, {"settled": "released"})
-    after = stored_task(store, ID)
+    after = stored_task(ledger, ID)
     assert (after.status, after.attempt) == (Status.SCHEDULED, 1)
 
 
-def test_an_extended_lease_outlasts_its_first_end(store: EmbeddedLedger, clock: HandClock, task: Task) -> None:
+def test_an_extended_lease_outlasts_its_first_end(ledger: EmbeddedLedger, clock: HandClock, task: Task) -> None:
     status, answer = send("extend_lease", task.token)
     ends = datetime.fromisoformat(answer["expires_at"])
-    assert (status, round(ends.timestamp() * 1000)) == (200, store.now() + 300_000)
+    assert (status, round(ends.timestamp() * 1000)) == (200, ledger.now() + 300_000)
     clock.advance(LEASE_MS + 1)
-    assert claim(store) == []
+    assert claim(ledger) == []
     assert send("settle_done", task.token)[0] == 200
 
 
-def test_what_was_saved_is_the_next_runs_state(store: EmbeddedLedger, clock: HandClock, task: Task) -> None:
+def test_what_was_saved_is_the_next_runs_state(ledger: EmbeddedLedger, clock: HandClock, task: Task) -> None:
     assert send("save_state", task.token) == (204, {})
     clock.advance(LEASE_MS + 1)
-    (again,) = claim(store)
+    (again,) = claim(ledger)
     assert again.state == {"page": 7}
 
 
@@ -167,21 +167,21 @@ def test_a_token_that_cannot_be_one_is_named(token: Any) -> None:
 
 
 def test_a_result_or_a_state_that_is_too_large_is_refused_and_the_lease_stays(
-    store: EmbeddedLedger, task: Task
+    ledger: EmbeddedLedger, task: Task
 ) -> None:
     assert wrong("settle_done", token=task.token, result="x" * MAX_RESULT_BYTES) == {
         "result": "must be at most 64 KiB of JSON"
     }
     assert wrong("settle_again", token=task.token, state="x" * MAX_STATE_BYTES).keys() == {"state"}
     assert wrong("save_state", token=task.token, state="x" * MAX_STATE_BYTES).keys() == {"state"}
-    assert stored_task(store, ID) == task
+    assert stored_task(ledger, ID) == task
 
 
 @pytest.mark.parametrize(
     ("case", "field"), [("settle_done", "result"), ("settle_again", "state"), ("save_state", "state")]
 )
 def test_what_no_json_can_carry_is_refused_and_the_lease_stays(
-    store: EmbeddedLedger, task: Task, case: str, field: str
+    ledger: EmbeddedLedger, task: Task, case: str, field: str
 ) -> None:
     carried = "holds a number or a text that JSON cannot carry"
     assert wrong(case, token=task.token, **{field: "\ud800"}) == {field: carried}
@@ -189,43 +189,43 @@ def test_what_no_json_can_carry_is_refused_and_the_lease_stays(
     for _ in range(102):
         deep = [deep]
     assert wrong(case, token=task.token, **{field: deep}) == {field: "must not nest deeper than 100"}
-    assert stored_task(store, ID) == task
+    assert stored_task(ledger, ID) == task
 
 
-def test_a_task_is_settled_in_the_queue_that_was_named(store: EmbeddedLedger, task: Task) -> None:
+def test_a_task_is_settled_in_the_queue_that_was_named(ledger: EmbeddedLedger, task: Task) -> None:
     event = saved("enqueue_http/settle_done") | {"queryStringParameters": {"queue": "other"}}
     event["body"] = json.dumps({"token": task.token, "outcome": "done"})
     assert invoke("enqueue_http", event)["statusCode"] == 404
-    assert stored_task(store, ID).status is Status.LEASED
+    assert stored_task(ledger, ID).status is Status.LEASED
 
 
 def test_of_many_shards_it_is_the_tasks_own_that_keeps_and_ends_its_lease(clock: HandClock, wire: Wire) -> None:
     sharding = Sharding({"default": 8})
-    store = EmbeddedLedger(clock, sharding)
-    wire(store=store)
-    store.add([new(ID, group="order-8")])
-    shard = store.shard_of("default", ID, "order-8")
-    assert shard not in (Shard("default"), store.shard_of("default", ID)), "else this shows nothing"
-    (task,) = store.claim(shard, 1, lease_ms=LEASE_MS).tasks
+    ledger = EmbeddedLedger(clock, sharding)
+    wire(ledger=ledger)
+    ledger.add([new(ID, group="order-8")])
+    shard = ledger.shard_of("default", ID, "order-8")
+    assert shard not in (Shard("default"), ledger.shard_of("default", ID)), "else this shows nothing"
+    (task,) = ledger.claim(shard, 1, lease_ms=LEASE_MS).tasks
     assert [send(case, task.token)[0] for case in ("extend_lease", "save_state", "settle_done")] == [200, 204, 200]
-    assert store.get("default", ID).status is Status.DONE
+    assert ledger.get("default", ID).status is Status.DONE
 
 
-def handed_over(store: EmbeddedLedger) -> Task:
-    store.add([new(ID, kind="report")])
-    [task] = store.claim(
+def handed_over(ledger: EmbeddedLedger) -> Task:
+    ledger.add([new(ID, kind="report")])
+    [task] = ledger.claim(
         SHARD, 1, lease_ms=LEASE_MS, deliveries={"report": Delivery("lambda:report", 1, 600_000)}
     ).tasks
     return task
 
 
-def test_a_function_begins_what_it_was_handed_and_settles_it_by_the_new_token(store: EmbeddedLedger) -> None:
-    task = handed_over(store)
+def test_a_function_begins_what_it_was_handed_and_settles_it_by_the_new_token(ledger: EmbeddedLedger) -> None:
+    task = handed_over(ledger)
     status, begun = send("begin_task", task.token)
     assert status == 200
     assert begun == {
         "token": begun["token"],
-        "expires_at": format_instant(store.now() + 30_000),
+        "expires_at": format_instant(ledger.now() + 30_000),
         "run": 1,
         "attempt": 1,
     }
@@ -233,8 +233,8 @@ def test_a_function_begins_what_it_was_handed_and_settles_it_by_the_new_token(st
     assert send("settle_done", begun["token"]) == (200, {"settled": "done"})
 
 
-def test_the_same_worker_is_answered_as_before_and_another_is_not(store: EmbeddedLedger) -> None:
-    task = handed_over(store)
+def test_the_same_worker_is_answered_as_before_and_another_is_not(ledger: EmbeddedLedger) -> None:
+    task = handed_over(ledger)
     first = send("begin_task", task.token)
     assert send("begin_task", task.token) == first
     status, problem = send("begin_task", task.token, worker="another")
@@ -242,9 +242,9 @@ def test_the_same_worker_is_answered_as_before_and_another_is_not(store: Embedde
     assert send("begin_task", task.token, worker="")[0] == 409
 
 
-def test_a_lease_of_no_length_given_is_as_long_as_any(store: EmbeddedLedger) -> None:
-    task = handed_over(store)
-    assert send("begin_task", task.token, **{"for": None})[1]["expires_at"] == format_instant(store.now() + 90_000)
+def test_a_lease_of_no_length_given_is_as_long_as_any(ledger: EmbeddedLedger) -> None:
+    task = handed_over(ledger)
+    assert send("begin_task", task.token, **{"for": None})[1]["expires_at"] == format_instant(ledger.now() + 90_000)
 
 
 def test_what_is_begun_must_be_in_order() -> None:

@@ -12,49 +12,49 @@ from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, claim, ending, new, stored_task
 
 
-def claimed(store: EmbeddedLedger) -> Task:
-    [task] = claim(store)
+def claimed(ledger: EmbeddedLedger) -> Task:
+    [task] = claim(ledger)
     return task
 
 
 @pytest.fixture
-def task(store: EmbeddedLedger) -> Task:
-    store.add([new("a")])
-    return claimed(store)
+def task(ledger: EmbeddedLedger) -> Task:
+    ledger.add([new("a")])
+    return claimed(ledger)
 
 
-def settled(store: EmbeddedLedger, end: Settlement) -> Task:
+def settled(ledger: EmbeddedLedger, end: Settlement) -> Task:
     """The task under its next lease, after this end of the one before."""
-    store.settle(SHARD, [end])
-    return claimed(store)
+    ledger.settle(SHARD, [end])
+    return claimed(ledger)
 
 
 @pytest.mark.parametrize("why", [STOPPED, DIED])
 def test_a_run_that_is_cut_short_spends_an_attempt_only_after_ten_in_a_row(
-    store: EmbeddedLedger, task: Task, why: str
+    ledger: EmbeddedLedger, task: Task, why: str
 ) -> None:
     for _ in range(SPARED):
-        task = settled(store, interrupted(task, why))
+        task = settled(ledger, interrupted(task, why))
     assert task.attempt == 1
-    task = settled(store, interrupted(task, why))
-    assert (task.attempt, stored_task(store, "a").error) == (2, why)
-    assert settled(store, interrupted(task, why)).attempt == 2, "the row begins anew"
+    task = settled(ledger, interrupted(task, why))
+    assert (task.attempt, stored_task(ledger, "a").error) == (2, why)
+    assert settled(ledger, interrupted(task, why)).attempt == 2, "the row begins anew"
 
 
 def test_a_task_is_a_suspect_from_its_processs_death_until_a_run_has_ended(
-    store: EmbeddedLedger, task: Task, clock: HandClock
+    ledger: EmbeddedLedger, task: Task, clock: HandClock
 ) -> None:
     rng = random.Random(1)
     assert not is_suspect(task)
-    task = settled(store, interrupted(task, DIED))
+    task = settled(ledger, interrupted(task, DIED))
     assert is_suspect(task)
-    store.settle(SHARD, [killed(task, "signal 9", rng)])
+    ledger.settle(SHARD, [killed(task, "signal 9", rng)])
     clock.advance(10_000)
-    task = claimed(store)
+    task = claimed(ledger)
     assert (is_suspect(task), task.attempt) == (True, 2)
-    store.settle(SHARD, [ending(task, Ending.AGAIN)])
+    ledger.settle(SHARD, [ending(task, Ending.AGAIN)])
     clock.advance(10_000)
-    assert not is_suspect(claimed(store))
+    assert not is_suspect(claimed(ledger))
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_a_task_is_a_suspect_from_its_processs_death_until_a_run_has_ended(
     [release, lambda task: postpone(task, random.Random(1), "it waits"), lambda task: interrupted(task, STOPPED)],
 )
 def test_a_suspect_that_is_given_back_unrun_stays_one(
-    store: EmbeddedLedger, task: Task, clock: HandClock, give_back: Callable[[Task], Settlement]
+    ledger: EmbeddedLedger, task: Task, clock: HandClock, give_back: Callable[[Task], Settlement]
 ) -> None:
-    task = settled(store, interrupted(task, DIED))
-    store.settle(SHARD, [give_back(task)])
+    task = settled(ledger, interrupted(task, DIED))
+    ledger.settle(SHARD, [give_back(task)])
     clock.advance(60_000)
-    assert is_suspect(claimed(store))
+    assert is_suspect(claimed(ledger))
 
 
-def test_a_task_that_kills_its_process_alone_dies_after_its_attempts(store: EmbeddedLedger, clock: HandClock) -> None:
-    store.add([new("a")])
+def test_a_task_that_kills_its_process_alone_dies_after_its_attempts(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    ledger.add([new("a")])
     for _ in range(new().retry.max_attempts):
         clock.advance(4_000_000)
-        store.settle(SHARD, [killed(claimed(store), "signal 9", random.Random(1))])
-    assert (stored_task(store, "a").status, stored_task(store, "a").error) == (Status.DEAD, f"{DIED}: signal 9")
+        ledger.settle(SHARD, [killed(claimed(ledger), "signal 9", random.Random(1))])
+    assert (stored_task(ledger, "a").status, stored_task(ledger, "a").error) == (Status.DEAD, f"{DIED}: signal 9")

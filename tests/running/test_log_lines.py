@@ -36,7 +36,7 @@ def task(id: str) -> Task:
     return claim_one(EmbeddedLedger(), id)
 
 
-def test_each_line_carries_the_id_of_its_task(made: list[logging.LogRecord], store: EmbeddedLedger) -> None:
+def test_each_line_carries_the_id_of_its_task(made: list[logging.LogRecord], ledger: EmbeddedLedger) -> None:
     both = threading.Barrier(2, timeout=30)
 
     def kind(task: Task) -> Done:
@@ -45,8 +45,8 @@ def test_each_line_carries_the_id_of_its_task(made: list[logging.LogRecord], sto
         both.wait()
         return Done()
 
-    store.add([new("a"), new("b")])
-    with engine(store, kind) as made_of:
+    ledger.add([new("a"), new("b")])
+    with engine(ledger, kind) as made_of:
         assert made_of.drainer.drain([SHARD], ample).done == 2
     log.info("nobody's")
     assert {record.getMessage(): getattr(record, FIELD, None) for record in made} == {
@@ -99,13 +99,13 @@ def test_a_factory_that_was_there_makes_the_records_still(made: list[logging.Log
 
 
 def test_the_line_of_an_exception_names_the_task_its_queue_kind_and_attempt(
-    store: EmbeddedLedger, caplog: pytest.LogCaptureFixture
+    ledger: EmbeddedLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
     def kind(_task: Task) -> Done:
         raise LookupError("no such customer")
 
-    store.add([new("a")])
-    with engine(store, kind) as made_of:
+    ledger.add([new("a")])
+    with engine(ledger, kind) as made_of:
         assert made_of.drainer.drain([SHARD], ample).retried == 1
     [record] = [one for one in caplog.records if one.exc_info]
     assert record.getMessage().startswith("task a raised at test_log_lines.py, line ")

@@ -54,35 +54,35 @@ def test_an_event_loop_awaits_the_loss_beside_its_work() -> None:
     asyncio.run(wait())
 
 
-def cancel(store: EmbeddedLedger, _clock: HandClock) -> None:
-    store.cancel("default", ["a"], force=True)
+def cancel(ledger: EmbeddedLedger, _clock: HandClock) -> None:
+    ledger.cancel("default", ["a"], force=True)
 
 
-def lapse(store: EmbeddedLedger, clock: HandClock) -> None:
+def lapse(ledger: EmbeddedLedger, clock: HandClock) -> None:
     for _ in range(2):  # the first look after a silence spares lapsed leases for some seconds
         clock.advance(60_000)
-        claim(store)
+        claim(ledger)
 
 
 @pytest.mark.parametrize("take", [cancel, lapse])
 def test_the_next_step_of_the_keep_alive_tells_of_a_lease_that_is_gone(
-    store: EmbeddedLedger, clock: HandClock, take: Callable[[EmbeddedLedger, HandClock], None]
+    ledger: EmbeddedLedger, clock: HandClock, take: Callable[[EmbeddedLedger, HandClock], None]
 ) -> None:
-    task = watched(claim_one(store, "a"), time.monotonic() + 60)
-    alive = LeaseExtender(store)
+    task = watched(claim_one(ledger, "a"), time.monotonic() + 60)
+    alive = LeaseExtender(ledger)
     with alive.while_running(task):
         alive.extend()
         assert not task.lost
-        take(store, clock)
+        take(ledger, clock)
         alive.extend()
         assert task.lost
 
 
 def test_a_lease_that_could_not_be_extended_is_lost_once_it_has_lapsed(
-    store: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
+    ledger: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task, held = watched(claim_one(store, "a"), 0), watched(claim_one(store, "b"), time.monotonic() + 60)
-    alive = LeaseExtender(store)
+    task, held = watched(claim_one(ledger, "a"), 0), watched(claim_one(ledger, "b"), time.monotonic() + 60)
+    alive = LeaseExtender(ledger)
 
     def away(*_: object, **__: object) -> list[int]:
         raise StoreUnavailable
@@ -91,6 +91,6 @@ def test_a_lease_that_could_not_be_extended_is_lost_once_it_has_lapsed(
         alive.extend()
         assert not task.lost, "the store has extended it"
         task.lost._until = 0
-        monkeypatch.setattr(store, "extend", away)
+        monkeypatch.setattr(ledger, "extend", away)
         alive.extend()
         assert (bool(task.lost), bool(held.lost)) == (True, False)

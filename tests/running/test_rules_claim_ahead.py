@@ -13,151 +13,151 @@ MOST = 20
 SOME_SECONDS_MS = 5_000
 
 
-def claim_ahead(store: Ledger, at_once: int = 0) -> list[str]:
+def claim_ahead(ledger: Ledger, at_once: int = 0) -> list[str]:
     """Ids of what one claim leases, whose caller begins so many at once."""
-    return [task.id for task in store.claim(SHARD, 100, lease_ms=LEASE_MS, at_once=at_once).tasks]
+    return [task.id for task in ledger.claim(SHARD, 100, lease_ms=LEASE_MS, at_once=at_once).tasks]
 
 
 @pytest.mark.parametrize("how", ["claim", "sweep", "take"])
 def test_what_was_claimed_ahead_spends_no_attempt_if_it_lapses_and_is_due_at_once(
-    store: Ledger, clock: HandClock, how: str
+    ledger: Ledger, clock: HandClock, how: str
 ) -> None:
-    store.add([new(id, **ONCE) for id in "abc"])
-    due_at = stored_task(store).due_at
-    assert claim_ahead(store, 1) == ["a", "b", "c"]
+    ledger.add([new(id, **ONCE) for id in "abc"])
+    due_at = stored_task(ledger).due_at
+    assert claim_ahead(ledger, 1) == ["a", "b", "c"]
     clock.advance(LEASE_MS)
     if how == "sweep":
-        store.sweep(SHARD, retention_ms=LEASE_MS)
+        ledger.sweep(SHARD, retention_ms=LEASE_MS)
     if how == "take":
-        store.take("default", "nothing", lease_ms=LEASE_MS)
-    assert [(task.id, task.run, task.attempt, task.due_at) for task in claim(store)] == [
+        ledger.take("default", "nothing", lease_ms=LEASE_MS)
+    assert [(task.id, task.run, task.attempt, task.due_at) for task in claim(ledger)] == [
         ("b", 2, 1, due_at),
         ("c", 2, 1, due_at),
     ]
-    assert (stored_task(store, "a").status, stored_task(store, "a").error) == (Status.DEAD, "the lease lapsed")
-    [entry] = stored_task(store, "b").log
+    assert (stored_task(ledger, "a").status, stored_task(ledger, "a").error) == (Status.DEAD, "the lease lapsed")
+    [entry] = stored_task(ledger, "b").log
     assert (entry.outcome, entry.run) == ("undelivered", 1)
 
 
-def test_of_a_claim_in_several_scripts_no_more_begin_than_its_caller_said(store: Ledger, clock: HandClock) -> None:
-    store.add([new("a", **ONCE), new("b", **ONCE), new("x", tenant="t2", **ONCE)])
-    assert claim_ahead(store, 2) == ["a", "b", "x"]
+def test_of_a_claim_in_several_scripts_no_more_begin_than_its_caller_said(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new("a", **ONCE), new("b", **ONCE), new("x", tenant="t2", **ONCE)])
+    assert claim_ahead(ledger, 2) == ["a", "b", "x"]
     clock.advance(LEASE_MS)
-    assert [(task.id, task.attempt) for task in claim(store)] == [("x", 1)]
+    assert [(task.id, task.attempt) for task in claim(ledger)] == [("x", 1)]
 
 
-def test_an_extension_says_that_a_task_has_begun(store: Ledger, clock: HandClock) -> None:
-    store.add([new(id, **ONCE) for id in "ab"])
-    a, _ = store.claim(SHARD, 100, lease_ms=LEASE_MS, at_once=0).tasks
+def test_an_extension_says_that_a_task_has_begun(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new(id, **ONCE) for id in "ab"])
+    a, _ = ledger.claim(SHARD, 100, lease_ms=LEASE_MS, at_once=0).tasks
     clock.advance(1_000)
-    assert store.extend(SHARD, [lease_of(a)], 0, at_least=True) == [a.lease_expires_at]
-    assert (stored_task(store, "a").token, stored_task(store, "a").run) == (a.token, 1)
+    assert ledger.extend(SHARD, [lease_of(a)], 0, at_least=True) == [a.lease_expires_at]
+    assert (stored_task(ledger, "a").token, stored_task(ledger, "a").run) == (a.token, 1)
     clock.advance(LEASE_MS - 1_000)
-    assert [task.id for task in claim(store)] == ["b"]
-    assert stored_task(store, "a").status == Status.DEAD
+    assert [task.id for task in claim(ledger)] == ["b"]
+    assert stored_task(ledger, "a").status == Status.DEAD
 
 
-def test_a_checkpoint_says_that_a_task_has_begun(store: Ledger, clock: HandClock) -> None:
-    store.add([new("a", **ONCE)])
-    [task] = store.claim(SHARD, 100, lease_ms=LEASE_MS, at_once=0).tasks
-    assert store.save(SHARD, lease_of(task), "1")
+def test_a_checkpoint_says_that_a_task_has_begun(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new("a", **ONCE)])
+    [task] = ledger.claim(SHARD, 100, lease_ms=LEASE_MS, at_once=0).tasks
+    assert ledger.save(SHARD, lease_of(task), "1")
     clock.advance(LEASE_MS)
-    assert claim(store) == []
-    assert stored_task(store).status == Status.DEAD
+    assert claim(ledger) == []
+    assert stored_task(ledger).status == Status.DEAD
 
 
-def test_what_was_claimed_ahead_settles_as_any_other(store: Ledger) -> None:
-    store.add([new(id) for id in "abcd"])
-    tasks = store.claim(SHARD, 100, lease_ms=LEASE_MS, at_once=0).tasks
-    plain = claim_one(store, "plain")
+def test_what_was_claimed_ahead_settles_as_any_other(ledger: Ledger) -> None:
+    ledger.add([new(id) for id in "abcd"])
+    tasks = ledger.claim(SHARD, 100, lease_ms=LEASE_MS, at_once=0).tasks
+    plain = claim_one(ledger, "plain")
     assert tasks[0].trigger == plain.trigger
     endings = [Ending.DONE, Ending.RETRY, Ending.RELEASE, Ending.DROP]
-    replies = [settle(store, task, how, late_ms=3) for task, how in zip(tasks, endings, strict=True)]
+    replies = [settle(ledger, task, how, late_ms=3) for task, how in zip(tasks, endings, strict=True)]
     assert replies == [Settled.DONE, Settled.RETRIED, Settled.RELEASED, Settled.DEAD]
-    assert [settle(store, tasks[0], Ending.DONE)] == [Settled.DONE]
-    assert {stored_task(store, task.id).log[-1].trigger for task in tasks} == {plain.trigger}
+    assert [settle(ledger, tasks[0], Ending.DONE)] == [Settled.DONE]
+    assert {stored_task(ledger, task.id).log[-1].trigger for task in tasks} == {plain.trigger}
 
 
 def test_what_lapses_again_and_again_before_it_began_waits_longer_each_time_and_is_dead_in_the_end(
-    store: Ledger, clock: HandClock
+    ledger: Ledger, clock: HandClock
 ) -> None:
-    add(store, **ONCE)
+    add(ledger, **ONCE)
     waits = []
     for _ in range(MOST - 1):
-        assert claim_ahead(store) == ["a"]
+        assert claim_ahead(ledger) == ["a"]
         clock.advance(LEASE_MS)
-        store.sweep(SHARD, retention_ms=LEASE_MS)
-        waits.append(max(0, stored_task(store).due_at - clock.at))
+        ledger.sweep(SHARD, retention_ms=LEASE_MS)
+        waits.append(max(0, stored_task(ledger).due_at - clock.at))
         clock.advance(waits[-1])
     assert waits[:5] == [0, 1_000, 2_000, 4_000, 8_000]
     assert waits[-1] == 300_000
-    assert claim_ahead(store) == ["a"]
+    assert claim_ahead(ledger) == ["a"]
     clock.advance(LEASE_MS)
-    store.sweep(SHARD, retention_ms=LEASE_MS)
-    assert stored_task(store).status == Status.DEAD
-    assert stored_task(store).error.startswith("undelivered: claimed ahead")
+    ledger.sweep(SHARD, retention_ms=LEASE_MS)
+    assert stored_task(ledger).status == Status.DEAD
+    assert stored_task(ledger).error.startswith("undelivered: claimed ahead")
 
 
-def test_what_was_claimed_ahead_dies_at_its_deadline_as_any_other(store: Ledger, clock: HandClock) -> None:
-    add(store, deadline_ms=LEASE_MS)
-    assert claim_ahead(store) == ["a"]
+def test_what_was_claimed_ahead_dies_at_its_deadline_as_any_other(ledger: Ledger, clock: HandClock) -> None:
+    add(ledger, deadline_ms=LEASE_MS)
+    assert claim_ahead(ledger) == ["a"]
     clock.advance(LEASE_MS)
-    assert claim(store) == []
-    assert stored_task(store).error == "past its deadline"
+    assert claim(ledger) == []
+    assert stored_task(ledger).error == "past its deadline"
 
 
 @pytest.mark.parametrize("how", ["claim", "sweep"])
 def test_leases_that_lapsed_unattended_get_some_seconds_more_in_which_their_tasks_settle(
-    store: Ledger, clock: HandClock, how: str
+    ledger: Ledger, clock: HandClock, how: str
 ) -> None:
-    store.configure("default", {"max_running": 2})
-    store.add([new(id, **ONCE) for id in "abc"])
-    a, b = claim(store)
+    ledger.configure("default", {"max_running": 2})
+    ledger.add([new(id, **ONCE) for id in "abc"])
+    a, b = claim(ledger)
     clock.advance(LEASE_MS + 10_000)  # no script ran meanwhile
 
     def look() -> list[str]:
         if how == "sweep":
-            assert store.sweep(SHARD, retention_ms=LEASE_MS).reclaimed == 0
-        return [task.id for task in claim(store)]
+            assert ledger.sweep(SHARD, retention_ms=LEASE_MS).reclaimed == 0
+        return [task.id for task in claim(ledger)]
 
     assert look() == []
-    assert bell(store) == clock.at + SOME_SECONDS_MS
+    assert bell(ledger) == clock.at + SOME_SECONDS_MS
     clock.advance(1_000)
-    assert settle(store, a, Ending.DONE) is Settled.DONE
+    assert settle(ledger, a, Ending.DONE) is Settled.DONE
     assert look() == ["c"]
-    assert store.extend(SHARD, [lease_of(b)], LEASE_MS) == [clock.at + LEASE_MS]
+    assert ledger.extend(SHARD, [lease_of(b)], LEASE_MS) == [clock.at + LEASE_MS]
     clock.advance(SOME_SECONDS_MS)
     assert look() == []
-    assert stored_task(store, "b").token == b.token
+    assert stored_task(ledger, "b").token == b.token
 
 
-def test_a_lease_gets_those_seconds_once(store: Ledger, clock: HandClock) -> None:
-    store.add([new(id) for id in "ab"])
-    claim(store)
+def test_a_lease_gets_those_seconds_once(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new(id) for id in "ab"])
+    claim(ledger)
     clock.advance(LEASE_MS + 10_000)
-    assert claim(store) == []
+    assert claim(ledger) == []
     clock.advance(60_000)  # nobody looked again
-    assert [(task.id, task.attempt) for task in claim(store)] == [("a", 2), ("b", 2)]
+    assert [(task.id, task.attempt) for task in claim(ledger)] == [("a", 2), ("b", 2)]
     clock.advance(LEASE_MS + 10_000)
-    assert claim(store) == [], "the next lease is another"
+    assert claim(ledger) == [], "the next lease is another"
 
 
-def test_a_lease_that_lapses_while_scripts_run_is_taken_back_at_once(store: Ledger, clock: HandClock) -> None:
-    claim_one(store)
+def test_a_lease_that_lapses_while_scripts_run_is_taken_back_at_once(ledger: Ledger, clock: HandClock) -> None:
+    claim_one(ledger)
     clock.advance(LEASE_MS + 1_000)
-    assert [task.attempt for task in claim(store)] == [2]
+    assert [task.attempt for task in claim(ledger)] == [2]
 
 
-def test_more_leases_than_one_script_takes_back_get_the_same_seconds(store: Ledger, clock: HandClock) -> None:
-    store.add([new(f"t{n:03}") for n in range(1_000)])
-    while claim(store, 500):
+def test_more_leases_than_one_script_takes_back_get_the_same_seconds(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new(f"t{n:03}") for n in range(1_000)])
+    while claim(ledger, 500):
         pass
     clock.advance(LEASE_MS + 10_000)
     swept = []
     for _ in range(3):
-        swept.append(store.sweep(SHARD, retention_ms=LEASE_MS))
+        swept.append(ledger.sweep(SHARD, retention_ms=LEASE_MS))
         clock.advance(1_000)
     assert [one.reclaimed for one in swept] == [0, 0, 0]
     assert [one.more for one in swept] == [True, True, False]
     clock.advance(SOME_SECONDS_MS - 3_000)
-    assert sum(store.sweep(SHARD, retention_ms=LEASE_MS).reclaimed for _ in range(3)) == 1_000
+    assert sum(ledger.sweep(SHARD, retention_ms=LEASE_MS).reclaimed for _ in range(3)) == 1_000

@@ -18,65 +18,65 @@ ENDS = {
 }
 
 
-def counted(store: Ledger) -> dict[int, int]:
-    return store.lateness_of([SHARD])[0]
+def counted(ledger: Ledger) -> dict[int, int]:
+    return ledger.lateness_of([SHARD])[0]
 
 
-def end(store: Ledger, task: Task, how: Ending, waited_ms: int, result: str = "") -> Settled:
+def end(ledger: Ledger, task: Task, how: Ending, waited_ms: int, result: str = "") -> Settled:
     """The end of a run that began so long after its claim."""
-    settled = store.settle(SHARD, [ending(task, how, result=result, delay_ms=LATER_MS).with_lateness(task, waited_ms)])
+    settled = ledger.settle(SHARD, [ending(task, how, result=result, delay_ms=LATER_MS).with_lateness(task, waited_ms)])
     return settled[0]
 
 
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("waited_ms", [0, 700])
-def test_a_run_is_as_late_as_its_handler_began(store: Ledger, clock: HandClock, how: str, waited_ms: int) -> None:
-    store.add([new("a")])
+def test_a_run_is_as_late_as_its_handler_began(ledger: Ledger, clock: HandClock, how: str, waited_ms: int) -> None:
+    ledger.add([new("a")])
     clock.advance(300)
-    [task] = claim(store)
-    assert counted(store) == {}
+    [task] = claim(ledger)
+    assert counted(ledger) == {}
     clock.advance(5_000)
     kind, result = ENDS[how]
-    end(store, task, kind, waited_ms, result)
-    assert counted(store) == {bucket_of(300 + waited_ms): 1}
-    [run] = stored_task(store).history
+    end(ledger, task, kind, waited_ms, result)
+    assert counted(ledger) == {bucket_of(300 + waited_ms): 1}
+    [run] = stored_task(ledger).history
     assert (run.late_ms, run.claimed_at) == (300 + waited_ms, task.claimed_at + waited_ms)
-    assert stored_task(store).result == ({"rows": 3} if result else None)
+    assert stored_task(ledger).result == ({"rows": 3} if result else None)
 
 
-def test_a_settle_that_is_sent_again_counts_once(store: Ledger) -> None:
-    task = claim_one(store)
+def test_a_settle_that_is_sent_again_counts_once(ledger: Ledger) -> None:
+    task = claim_one(ledger)
     for _ in range(3):
-        assert end(store, task, Ending.DONE, 40) is Settled.DONE
-    assert counted(store) == {bucket_of(40): 1}
+        assert end(ledger, task, Ending.DONE, 40) is Settled.DONE
+    assert counted(ledger) == {bucket_of(40): 1}
 
 
-def test_neither_a_claim_nor_what_is_given_back_or_lapses_is_counted(store: Ledger, clock: HandClock) -> None:
-    store.add([new("a"), new("b")])
-    first, _ = claim(store)
-    end(store, first, Ending.RELEASE, 40)
+def test_neither_a_claim_nor_what_is_given_back_or_lapses_is_counted(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new("a"), new("b")])
+    first, _ = claim(ledger)
+    end(ledger, first, Ending.RELEASE, 40)
     clock.advance(LEASE_MS)
-    store.sweep(SHARD, retention_ms=LATER_MS)
-    assert counted(store) == {}
+    ledger.sweep(SHARD, retention_ms=LATER_MS)
+    assert counted(ledger) == {}
 
 
-def test_a_stale_settle_counts_nothing(store: Ledger, clock: HandClock) -> None:
-    task = claim_one(store)
+def test_a_stale_settle_counts_nothing(ledger: Ledger, clock: HandClock) -> None:
+    task = claim_one(ledger)
     clock.advance(LEASE_MS)
-    store.sweep(SHARD, retention_ms=LATER_MS)
-    assert end(store, task, Ending.DONE, 40) is Settled.STALE
-    assert counted(store) == {}
+    ledger.sweep(SHARD, retention_ms=LATER_MS)
+    assert end(ledger, task, Ending.DONE, 40) is Settled.STALE
+    assert counted(ledger) == {}
 
 
-def test_what_a_function_works_is_late_until_it_begins(store: Ledger, clock: HandClock) -> None:
-    store.add([new(id, kind="report") for id in ("a", "b")])
+def test_what_a_function_works_is_late_until_it_begins(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new(id, kind="report") for id in ("a", "b")])
     clock.advance(103)
     handed = {"report": Delivery("lambda:report", 100, LATER_MS)}
-    tasks = store.claim(SHARD, 2, lease_ms=LEASE_MS, deliveries=handed).tasks
-    assert counted(store) == {}
+    tasks = ledger.claim(SHARD, 2, lease_ms=LEASE_MS, deliveries=handed).tasks
+    assert counted(ledger) == {}
     clock.advance(2_145)
-    [begun] = store.begin(SHARD, [lease_of(tasks[0])], LEASE_MS, [bytes(8)])
+    [begun] = ledger.begin(SHARD, [lease_of(tasks[0])], LEASE_MS, [bytes(8)])
     assert begun.late_ms == 2_248
-    assert settle(store, begun.under(tasks[0]), Ending.DONE) is Settled.DONE
-    assert stored_task(store, tasks[0].id).history[0].late_ms == 2_248
-    assert counted(store) == {bucket_of(2_248): 1}
+    assert settle(ledger, begun.under(tasks[0]), Ending.DONE) is Settled.DONE
+    assert stored_task(ledger, tasks[0].id).history[0].late_ms == 2_248
+    assert counted(ledger) == {bucket_of(2_248): 1}

@@ -22,66 +22,66 @@ def pieces(tokens: Sequence[str]) -> Iterator[Sequence[str]]:
     return (tokens[at : at + MAX_CLAIM] for at in range(0, len(tokens), MAX_CLAIM))
 
 
-def assert_worthless(store: Ledger, task: Task, tokens: Sequence[str]) -> None:
+def assert_worthless(ledger: Ledger, task: Task, tokens: Sequence[str]) -> None:
     """No verb takes any of the tokens for the task's lease, and nothing of the task has changed."""
-    before = store.get(DEFAULT_QUEUE, task.id)
+    before = ledger.get(DEFAULT_QUEUE, task.id)
     for some in pieces(tokens):
         leases = [Lease(task.id, token, task.tenant) for token in some]
         for how in Ending:
             ends = [Settlement(task.id, task.tenant, token, how) for token in some]
-            assert set(store.settle(SHARD, ends)) == {Settled.STALE}
-        assert set(store.extend(SHARD, leases, LEASE_MS)) == {0}
-        assert not any(one.token for one in store.begin(SHARD, leases, LEASE_MS, [bytes(8)] * len(leases)))
-        assert not any(store.save(SHARD, lease, '"mine"') for lease in leases[:20])
-    assert store.get(DEFAULT_QUEUE, task.id) == before
+            assert set(ledger.settle(SHARD, ends)) == {Settled.STALE}
+        assert set(ledger.extend(SHARD, leases, LEASE_MS)) == {0}
+        assert not any(one.token for one in ledger.begin(SHARD, leases, LEASE_MS, [bytes(8)] * len(leases)))
+        assert not any(ledger.save(SHARD, lease, '"mine"') for lease in leases[:20])
+    assert ledger.get(DEFAULT_QUEUE, task.id) == before
 
 
 @pytest.mark.slow
-def test_no_lease_of_a_claim_can_be_ended_by_who_has_another_of_it(store: Ledger, clock: HandClock) -> None:
-    store.add([new(f"t{n}") for n in range(COUNT)])
-    tasks = claim(store)
+def test_no_lease_of_a_claim_can_be_ended_by_who_has_another_of_it(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new(f"t{n}") for n in range(COUNT)])
+    tasks = claim(ledger)
     assert len(tasks) == COUNT
     mine = tasks[3]
     for other in (tasks[0], tasks[2], tasks[4], tasks[6]):
         tokens = guesses([mine], other, clock.at)
         assert len(tokens) > 1_000
         assert other.token not in tokens
-        assert_worthless(store, other, tokens)
-    assert settle(store, mine, Ending.DONE) is Settled.DONE
-    assert stored_task(store, mine.id).status == Status.DONE
+        assert_worthless(ledger, other, tokens)
+    assert settle(ledger, mine, Ending.DONE) is Settled.DONE
+    assert stored_task(ledger, mine.id).status == Status.DONE
 
 
 @pytest.mark.slow
-def test_nor_by_who_had_leases_before_and_has_some_after(store: Ledger, clock: HandClock) -> None:
-    store.add([new(f"t{n}") for n in range(3)])
+def test_nor_by_who_had_leases_before_and_has_some_after(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new(f"t{n}") for n in range(3)])
     known = []
     for _ in range(3):
-        some = claim(store, 1)
+        some = claim(ledger, 1)
         known += some
-        assert settle(store, some[0], Ending.RELEASE) is Settled.RELEASED
+        assert settle(ledger, some[0], Ending.RELEASE) is Settled.RELEASED
         clock.advance(STEP_MS)
-    *others, mine = claim(store)
-    assert_worthless(store, others[0], guesses([*known, mine], others[0], clock.at))
+    *others, mine = claim(ledger)
+    assert_worthless(ledger, others[0], guesses([*known, mine], others[0], clock.at))
 
 
 @pytest.mark.slow
-def test_nor_a_delivery_nor_the_lease_that_its_worker_began(store: Ledger, clock: HandClock) -> None:
-    store.add([new(f"t{n}", kind="report") for n in range(COUNT)])
-    tasks = store.claim(SHARD, COUNT, lease_ms=LEASE_MS, deliveries=HANDED).tasks
+def test_nor_a_delivery_nor_the_lease_that_its_worker_began(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new(f"t{n}", kind="report") for n in range(COUNT)])
+    tasks = ledger.claim(SHARD, COUNT, lease_ms=LEASE_MS, deliveries=HANDED).tasks
     mine, other, begun = tasks[0], tasks[1], tasks[2]
-    assert_worthless(store, other, guesses([mine], other, clock.at))
-    [answer] = store.begin(SHARD, [lease_of(begun)], LEASE_MS, [b"8 random"])
-    [own] = store.begin(SHARD, [lease_of(mine)], LEASE_MS, [b"8 others"])
+    assert_worthless(ledger, other, guesses([mine], other, clock.at))
+    [answer] = ledger.begin(SHARD, [lease_of(begun)], LEASE_MS, [b"8 random"])
+    [own] = ledger.begin(SHARD, [lease_of(mine)], LEASE_MS, [b"8 others"])
     assert isinstance(answer, Begun)
     running = replace(begun, token=answer.token, target="", delivery=begun.token)
     known = [mine, replace(mine, token=own.token), begun]
     tokens = [token for token in guesses(known, running, clock.at) if token != begun.token]
-    assert_worthless(store, running, tokens)
+    assert_worthless(ledger, running, tokens)
 
 
-def test_nor_by_a_token_that_is_none(store: Ledger) -> None:
-    store.add([new("a"), new("b")])
-    other, mine = claim(store)
+def test_nor_by_a_token_that_is_none(ledger: Ledger) -> None:
+    ledger.add([new("a"), new("b")])
+    other, mine = claim(ledger)
     bare, fence = mine.token[FENCE_DIGITS:], other.token[:FENCE_DIGITS]
     none = ["", "0" * 28, fence, fence + "0" * 16, "f" * 28, other.token.upper(), other.token[:-2], other.token + "00"]
     shifted = [
@@ -91,28 +91,28 @@ def test_nor_by_a_token_that_is_none(store: Ledger) -> None:
         other.token[1:] + "0",
         fence + bare,
     ]
-    assert_worthless(store, other, [one for one in [*none, *shifted] if one != other.token])
+    assert_worthless(ledger, other, [one for one in [*none, *shifted] if one != other.token])
 
 
 @pytest.mark.parametrize("verb", ["claim", "take", "delivery"])
 def test_two_ledgers_with_the_same_past_at_the_same_time_give_different_tokens(verb: str) -> None:
     """So no seed that follows from what they know can be behind them, nor the clock."""
-    stores = [EmbeddedLedger(HandClock()) for _ in range(2)]
-    for store in stores:
-        store.add([new("a", kind="report")])
+    ledgers = [EmbeddedLedger(HandClock()) for _ in range(2)]
+    for ledger in ledgers:
+        ledger.add([new("a", kind="report")])
     if verb == "take":
-        found = [store.take(DEFAULT_QUEUE, "a", lease_ms=LEASE_MS) for store in stores]
+        found = [ledger.take(DEFAULT_QUEUE, "a", lease_ms=LEASE_MS) for ledger in ledgers]
     else:
         terms = HANDED if verb == "delivery" else {}
-        found = [store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=terms).tasks[0] for store in stores]
+        found = [ledger.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=terms).tasks[0] for ledger in ledgers]
     first, second = (task for task in found if task)
     assert first.fence == second.fence
     assert first.token != second.token
 
 
-def test_the_random_part_of_tokens_has_no_byte_that_stays(store: Ledger) -> None:
-    store.add([new(f"t{n:03}") for n in range(MAX_CLAIM)])
-    tasks = claim(store, MAX_CLAIM)
+def test_the_random_part_of_tokens_has_no_byte_that_stays(ledger: Ledger) -> None:
+    ledger.add([new(f"t{n:03}") for n in range(MAX_CLAIM)])
+    tasks = claim(ledger, MAX_CLAIM)
     nonces = [bytes.fromhex(task.token[FENCE_DIGITS:]) for task in tasks]
     assert len(set(nonces)) == len(nonces) == MAX_CLAIM
     for place in range(8):

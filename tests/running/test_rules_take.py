@@ -13,122 +13,122 @@ from tests.support.lateness import bucket_of
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, STATES, add, bring, claim, new, settle, stored_task
 
 
-def test_a_task_that_is_not_due_is_leased_as_by_a_claim(store: Ledger, clock: HandClock) -> None:
-    store.add([new("a", delay_ms=LATER_MS), new("b")])
-    task = store.take("default", "a", lease_ms=LEASE_MS)
-    assert task == stored_task(store)
+def test_a_task_that_is_not_due_is_leased_as_by_a_claim(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new("a", delay_ms=LATER_MS), new("b")])
+    task = ledger.take("default", "a", lease_ms=LEASE_MS)
+    assert task == stored_task(ledger)
     assert task is not None
     assert (task.status, task.run, task.attempt, task.claimed_at) == (Status.LEASED, 1, 1, clock.at)
     assert task.lease_expires_at == clock.at + LEASE_MS
     assert task.trigger is Trigger.TAKE
-    (b,) = claim(store)
+    (b,) = claim(ledger)
     assert b.fence > task.fence > 0
-    assert settle(store, task, Ending.DONE) == Settled.DONE
-    assert [(run.trigger, run.fence) for run in stored_task(store).history] == [(Trigger.TAKE, task.fence)]
+    assert settle(ledger, task, Ending.DONE) == Settled.DONE
+    assert [(run.trigger, run.fence) for run in stored_task(ledger).history] == [(Trigger.TAKE, task.fence)]
 
 
 @pytest.mark.parametrize("state", [state for state in STATES if state != "scheduled"])
-def test_what_is_not_scheduled_is_not_taken(store: Ledger, state: str) -> None:
-    before = bring(store, state)
-    assert store.take("default", "a", lease_ms=LEASE_MS) is None
-    assert store.get("default", "a") == before
+def test_what_is_not_scheduled_is_not_taken(ledger: Ledger, state: str) -> None:
+    before = bring(ledger, state)
+    assert ledger.take("default", "a", lease_ms=LEASE_MS) is None
+    assert ledger.get("default", "a") == before
 
 
-def test_of_several_takers_one_has_it(store: Ledger) -> None:
+def test_of_several_takers_one_has_it(ledger: Ledger) -> None:
     for n in range(20):
-        add(store, f"t{n}", delay_ms=LATER_MS)
+        add(ledger, f"t{n}", delay_ms=LATER_MS)
 
         def take(_: int, id: str = f"t{n}") -> bool:
-            return store.take("default", id, lease_ms=LEASE_MS) is not None
+            return ledger.take("default", id, lease_ms=LEASE_MS) is not None
 
         with ThreadPoolExecutor(4) as threads:
             assert sum(threads.map(take, range(4))) == 1
 
 
-def test_its_lease_lapses_like_any(store: Ledger, clock: HandClock) -> None:
-    add(store, delay_ms=LATER_MS)
-    store.take("default", "a", lease_ms=50)
-    assert store.stats(SHARD).bell_at == clock.at + 50
+def test_its_lease_lapses_like_any(ledger: Ledger, clock: HandClock) -> None:
+    add(ledger, delay_ms=LATER_MS)
+    ledger.take("default", "a", lease_ms=50)
+    assert ledger.stats(SHARD).bell_at == clock.at + 50
     clock.advance(50)
-    store.sweep(SHARD, retention_ms=LATER_MS)
-    assert (stored_task(store).status, stored_task(store).attempt) == (Status.SCHEDULED, 2)
-    assert store.stats(SHARD).bell_at == stored_task(store).due_at
+    ledger.sweep(SHARD, retention_ms=LATER_MS)
+    assert (stored_task(ledger).status, stored_task(ledger).attempt) == (Status.SCHEDULED, 2)
+    assert ledger.stats(SHARD).bell_at == stored_task(ledger).due_at
 
 
 @pytest.mark.parametrize("verb", ["take", "claim"])
 def test_all_that_has_lapsed_is_taken_back_first_of_tenants_never_met_too(
-    store: Ledger, clock: HandClock, verb: str
+    ledger: Ledger, clock: HandClock, verb: str
 ) -> None:
     tenants = [f"tenant-{n}" for n in range(200)]
-    store.add([new("a", tenant=tenant) for tenant in tenants])
-    store.add([new("b"), new("c")])
+    ledger.add([new("a", tenant=tenant) for tenant in tenants])
+    ledger.add([new("b"), new("c")])
     for tenant in tenants:
-        assert store.take("default", "a", tenant, lease_ms=50)
+        assert ledger.take("default", "a", tenant, lease_ms=50)
     clock.advance(50)
     if verb == "take":
-        assert store.take("default", "b", lease_ms=LEASE_MS)
+        assert ledger.take("default", "b", lease_ms=LEASE_MS)
     else:
-        assert store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
-    assert store.stats(SHARD)[:2] == (201, 1)
+        assert ledger.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
+    assert ledger.stats(SHARD)[:2] == (201, 1)
 
 
 @pytest.mark.parametrize(
     "limit", [{"max_running": 1}, {"tenant_max_running": 1}, {"rate": Rate(1, 1_000)}, {"paused": True}]
 )
-def test_a_limit_that_is_reached_allows_no_take(store: Ledger, limit: QueueChanges) -> None:
-    store.configure("default", limit)
-    store.add([new(f"t{n}", tenant="t", delay_ms=LATER_MS) for n in range(2)])
-    first = store.take("default", "t0", "t", lease_ms=LEASE_MS)
+def test_a_limit_that_is_reached_allows_no_take(ledger: Ledger, limit: QueueChanges) -> None:
+    ledger.configure("default", limit)
+    ledger.add([new(f"t{n}", tenant="t", delay_ms=LATER_MS) for n in range(2)])
+    first = ledger.take("default", "t0", "t", lease_ms=LEASE_MS)
     assert (first is None) == limit.get("paused", False)
-    assert store.take("default", "t1", "t", lease_ms=LEASE_MS) is None
-    assert standing_of(store, "t1") == Status.SCHEDULED
-    store.configure("default", {"paused": False, "max_running": None, "tenant_max_running": None, "rate": None})
-    assert store.take("default", "t1", "t", lease_ms=LEASE_MS) is not None
+    assert ledger.take("default", "t1", "t", lease_ms=LEASE_MS) is None
+    assert standing_of(ledger, "t1") == Status.SCHEDULED
+    ledger.configure("default", {"paused": False, "max_running": None, "tenant_max_running": None, "rate": None})
+    assert ledger.take("default", "t1", "t", lease_ms=LEASE_MS) is not None
 
 
-def standing_of(store: Ledger, id: str) -> Status:
-    task = store.get("default", id, "t")
+def standing_of(ledger: Ledger, id: str) -> Status:
+    task = ledger.get("default", id, "t")
     assert task is not None
     return task.status
 
 
-def test_a_taken_task_counts_for_the_claims_after_it(store: Ledger) -> None:
-    store.configure("default", {"rate": Rate(2, 100), "max_running": 2})
-    store.add([new("later", delay_ms=LATER_MS), *(new(f"t{n}") for n in range(3))])
-    assert store.take("default", "later", lease_ms=LEASE_MS)
-    assert len(claim(store)) == 1
-    assert store.lateness_of([SHARD])[0] == {}, "what is not due yet is not late, and what is claimed has not begun"
+def test_a_taken_task_counts_for_the_claims_after_it(ledger: Ledger) -> None:
+    ledger.configure("default", {"rate": Rate(2, 100), "max_running": 2})
+    ledger.add([new("later", delay_ms=LATER_MS), *(new(f"t{n}") for n in range(3))])
+    assert ledger.take("default", "later", lease_ms=LEASE_MS)
+    assert len(claim(ledger)) == 1
+    assert ledger.lateness_of([SHARD])[0] == {}, "what is not due yet is not late, and what is claimed has not begun"
 
 
-def test_what_is_taken_at_its_due_time_or_after_is_counted_by_how_late_it_was(store: Ledger, clock: HandClock) -> None:
-    store.add([new("a"), new("b")])
-    assert store.take("default", "a", lease_ms=LEASE_MS)
-    assert store.lateness_of([SHARD])[0] == {0: 1}
+def test_what_is_taken_at_its_due_time_or_after_is_counted_by_how_late_it_was(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new("a"), new("b")])
+    assert ledger.take("default", "a", lease_ms=LEASE_MS)
+    assert ledger.lateness_of([SHARD])[0] == {0: 1}
     clock.advance(1_000)
-    assert store.take("default", "b", lease_ms=LEASE_MS)
-    assert store.lateness_of([SHARD])[0] == {0: 1, bucket_of(1_000): 1}
+    assert ledger.take("default", "b", lease_ms=LEASE_MS)
+    assert ledger.lateness_of([SHARD])[0] == {0: 1, bucket_of(1_000): 1}
 
 
-def test_lapsed_leases_free_their_places_first(store: Ledger, clock: HandClock) -> None:
-    store.configure("default", {"max_running": 1})
-    store.add([new("running", tenant="other"), new("a", delay_ms=LATER_MS)])
-    claim(store)
-    assert store.take("default", "a", lease_ms=LEASE_MS) is None
+def test_lapsed_leases_free_their_places_first(ledger: Ledger, clock: HandClock) -> None:
+    ledger.configure("default", {"max_running": 1})
+    ledger.add([new("running", tenant="other"), new("a", delay_ms=LATER_MS)])
+    claim(ledger)
+    assert ledger.take("default", "a", lease_ms=LEASE_MS) is None
     clock.advance(LEASE_MS)
-    assert store.take("default", "a", lease_ms=LEASE_MS) is not None
+    assert ledger.take("default", "a", lease_ms=LEASE_MS) is not None
 
 
-def test_what_is_past_its_deadline_is_left_to_die(store: Ledger, clock: HandClock) -> None:
-    add(store, deadline_ms=10, retry=RetryPolicy())
+def test_what_is_past_its_deadline_is_left_to_die(ledger: Ledger, clock: HandClock) -> None:
+    add(ledger, deadline_ms=10, retry=RetryPolicy())
     clock.advance(10)
-    assert store.take("default", "a", lease_ms=LEASE_MS) is None
-    assert store.claim(SHARD, 1, lease_ms=LEASE_MS).died == 1
+    assert ledger.take("default", "a", lease_ms=LEASE_MS) is None
+    assert ledger.claim(SHARD, 1, lease_ms=LEASE_MS).died == 1
 
 
-def test_the_queues_own_lease_goes_before(store: Ledger, clock: HandClock) -> None:
-    store.configure("default", {"lease_ms": 70})
-    add(store, delay_ms=LATER_MS)
-    task = store.take("default", "a", lease_ms=LEASE_MS)
+def test_the_queues_own_lease_goes_before(ledger: Ledger, clock: HandClock) -> None:
+    ledger.configure("default", {"lease_ms": 70})
+    add(ledger, delay_ms=LATER_MS)
+    task = ledger.take("default", "a", lease_ms=LEASE_MS)
     assert task is not None
     assert task.lease_expires_at == clock.at + 70
 
@@ -139,9 +139,9 @@ def test_a_task_of_a_group_is_found_in_its_shard(sharded: Ledger) -> None:
 
 
 @pytest.mark.parametrize("how", [Ending.DONE, Ending.RETRY])
-def test_what_is_taken_before_it_is_due_is_not_late(store: Ledger, how: Ending) -> None:
-    store.add([new(delay_ms=LATER_MS)])
-    task = store.take("default", "a", lease_ms=LEASE_MS)
+def test_what_is_taken_before_it_is_due_is_not_late(ledger: Ledger, how: Ending) -> None:
+    ledger.add([new(delay_ms=LATER_MS)])
+    task = ledger.take("default", "a", lease_ms=LEASE_MS)
     assert task
-    settle(store, task, how)
-    assert [run.late_ms for run in stored_task(store).history] == [0]
+    settle(ledger, task, how)
+    assert [run.late_ms for run in stored_task(ledger).history] == [0]

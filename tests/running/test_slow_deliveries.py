@@ -63,7 +63,7 @@ class Service:
 
 @pytest.fixture(params=in_turn("redis", "memory"))
 def stored(request: pytest.FixtureRequest) -> Iterator[Ledger]:
-    """A store by the real time: in memory, or Redis."""
+    """A ledger by the real time: in memory, or Redis."""
     if request.param == "memory":
         yield EmbeddedLedger()
         return
@@ -72,18 +72,18 @@ def stored(request: pytest.FixtureRequest) -> Iterator[Ledger]:
 
 
 @contextmanager
-def draining(store: Ledger, service: Service) -> Iterator[None]:
+def draining(ledger: Ledger, service: Service) -> Iterator[None]:
     """Drains one after the other, each as soon as the bell says that there is something to do."""
     enough = threading.Event()
 
     def ring() -> None:
         while not enough.wait(0.002):
-            if store.stats(SHARD).bell_at <= store.now():  # 0 where Redis has forgotten one that has gone
+            if ledger.stats(SHARD).bell_at <= ledger.now():  # 0 where Redis has forgotten one that has gone
                 drainer.drain([SHARD], ample)
 
-    with engine(store, lambda _task: None) as made:
+    with engine(ledger, lambda _task: None) as made:
         targets = targets_of({"report": TARGET}, service, outstanding=MOST, delivery_lease_ms=60_000)
-        drainer = Drainer(store, made.runner, targets, made.threads, Limits(LEASE_MS, 0), fire_nothing)
+        drainer = Drainer(ledger, made.runner, targets, made.threads, Limits(LEASE_MS, 0), fire_nothing)
         bell = threading.Thread(target=ring)
         bell.start()
         try:
@@ -94,15 +94,15 @@ def draining(store: Ledger, service: Service) -> Iterator[None]:
             service.close()
 
 
-def add(store: Ledger, count: int) -> list[str]:
+def add(ledger: Ledger, count: int) -> list[str]:
     ids = [f"t{n}" for n in range(count)]
     for first in range(0, count, MAX_ADD):
-        store.add([new(id, kind="report", retry=RetryPolicy(max_attempts=2)) for id in ids[first : first + MAX_ADD]])
+        ledger.add([new(id, kind="report", retry=RetryPolicy(max_attempts=2)) for id in ids[first : first + MAX_ADD]])
     return ids
 
 
-def ended(store: Ledger, count: int) -> bool:
-    stats = store.stats(SHARD)
+def ended(ledger: Ledger, count: int) -> bool:
+    stats = ledger.stats(SHARD)
     return stats.done + stats.dead == count
 
 
@@ -152,12 +152,12 @@ def test_a_function_that_works_first_and_settles_later_loses_nothing(stored: Led
     assert {(task.status, task.run, task.attempt) for task in tasks} == {(Status.DONE, 1, 1)}
 
 
-def unbegun(store: Ledger) -> int:
+def unbegun(ledger: Ledger) -> int:
     """How many tasks are handed over and not begun."""
     after: PagePosition | None = None
     found = 0
     while True:
-        page = store.page(SHARD.queue, TaskFilter(Status.LEASED), after, MAX_PAGE)
+        page = ledger.page(SHARD.queue, TaskFilter(Status.LEASED), after, MAX_PAGE)
         found += sum(bool(task.target) for task in page.tasks)
         after = page.next
         if after is None:

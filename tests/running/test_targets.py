@@ -143,22 +143,22 @@ def test_what_was_confirmed_and_could_not_be_settled_is_sent_again_under_the_sam
             return super().publish(queue, messages)
 
     sent: list[str] = []
-    store = Forgetful(clock)
-    store.add([new("t", kind="bill")])
-    with engine(store, lambda _: None) as made:
+    ledger = Forgetful(clock)
+    ledger.add([new("t", kind="bill")])
+    with engine(ledger, lambda _: None) as made:
         targets = targets_of(TARGETS, Lambda(), {"sqs": Counting()})
-        drainer = Drainer(store, made.runner, targets, made.threads, Limits(30_000, MARGIN_MS), fire_nothing)
+        drainer = Drainer(ledger, made.runner, targets, made.threads, Limits(30_000, MARGIN_MS), fire_nothing)
         until_ms = iter([60_000, 60_000])
         with pytest.raises(StoreUnavailable):
             drainer.drain([SHARD], lambda: next(until_ms, 0))
-        assert stored_task(store, "t").status is Status.LEASED
-        store.away = False
+        assert stored_task(ledger, "t").status is Status.LEASED
+        ledger.away = False
         clock.advance(60_000)
         drainer.drain([SHARD], ample)
         clock.advance(60_000)
         drainer.drain([SHARD], ample)
-    assert stored_task(store, "t").status is Status.DONE
-    assert sent == [stored_task(store, "t").idempotency_key] * 2
+    assert stored_task(ledger, "t").status is Status.DONE
+    assert sent == [stored_task(ledger, "t").idempotency_key] * 2
 
 
 @pytest.mark.parametrize(
@@ -194,23 +194,23 @@ def test_functions_are_handed_tasks_for_delivery_and_no_broker_is() -> None:
 
 
 def test_a_drain_releases_the_delivery_that_lambda_refused(clock: HandClock) -> None:
-    store = EmbeddedLedger(clock)
-    store.add([new("t", kind="report")])
-    with engine(store, lambda _: None, targets=TARGETS, invoker=Lambda(InvocationRejected("throttled"))) as made:
+    ledger = EmbeddedLedger(clock)
+    ledger.add([new("t", kind="report")])
+    with engine(ledger, lambda _: None, targets=TARGETS, invoker=Lambda(InvocationRejected("throttled"))) as made:
         assert made.drainer.drain([SHARD], ample).released == 1
-    task = stored_task(store, "t")
+    task = stored_task(ledger, "t")
     assert (task.status, task.run, task.attempt) == (Status.SCHEDULED, 0, 1)
 
 
 def test_a_drain_goes_on_behind_a_backlog_that_a_function_has_no_room_for(clock: HandClock) -> None:
-    store = EmbeddedLedger(clock)
+    ledger = EmbeddedLedger(clock)
     for part in range(3):
-        store.add([new(f"{part}-{n}", kind="report", due_at=1) for n in range(900)])
-    store.add([new("other", kind="webhook")])
-    with engine(store, lambda _: None, targets=TARGETS) as made:
+        ledger.add([new(f"{part}-{n}", kind="report", due_at=1) for n in range(900)])
+    ledger.add([new("other", kind="webhook")])
+    with engine(ledger, lambda _: None, targets=TARGETS) as made:
         drained = made.drainer.drain([SHARD], ample)
     assert (drained.done, drained.claimed) == (1, 101)
-    assert stored_task(store, "other").status is Status.DONE
+    assert stored_task(ledger, "other").status is Status.DONE
 
 
 @pytest.mark.parametrize("why", [StoreUnavailable, StoreMisused])

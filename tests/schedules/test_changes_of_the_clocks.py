@@ -36,18 +36,20 @@ STEPS_MS = (20_000, 40_000)
 
 
 @pytest.fixture
-def store(request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Ledger]:
-    """The store of the test's parameter, on the clock that moves by hand."""
+def ledger(request: pytest.FixtureRequest, clock: HandClock) -> Iterator[Ledger]:
+    """The ledger of the test's parameter, on the clock that moves by hand."""
     yield from opened(request.param, request, clock, Sharding())
 
 
-def through(store: Ledger, clock: HandClock, asked: dict[str, Times], start: int, minutes: int) -> dict[str, list[int]]:
+def through(
+    ledger: Ledger, clock: HandClock, asked: dict[str, Times], start: int, minutes: int
+) -> dict[str, list[int]]:
     """Let the schedules fire for as long, with a drain each few seconds; answers the times of what ran."""
     clock.at = start
-    put_all(store, asked, start)
-    with working(store) as work:
+    put_all(ledger, asked, start)
+    with working(ledger) as work:
         for step in range(2 * minutes + 1):
-            work.drainer.drain([store.shard_of("default", "", "")], lambda: 600_000)
+            work.drainer.drain([ledger.shard_of("default", "", "")], lambda: 600_000)
             if step < 2 * minutes:
                 clock.advance(STEPS_MS[step % 2])
     assert set(work.ran.values()) == {1}
@@ -62,17 +64,17 @@ def expected(asked: dict[str, Times], start: int, minutes: int) -> dict[str, lis
 
 @pytest.mark.parametrize("count", in_turn(500, 10_000))
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("store", [f"redis-{REDIS[0]}"], indirect=True)
+@pytest.mark.parametrize("ledger", [f"redis-{REDIS[0]}"], indirect=True)
 @LENGTHY
 def test_schedules_of_every_minute_fire_at_their_oracles_times_through_a_change_of_the_clocks(
-    store: Ledger, clock: HandClock, change: str, count: int
+    ledger: Ledger, clock: HandClock, change: str, count: int
 ) -> None:
     asked, start = mixed(EACH_MINUTE, count), CHANGES[change] - 5 * MINUTE
     wanted = expected(asked, start, 10)
-    assert through(store, clock, asked, start, 10) == wanted
+    assert through(ledger, clock, asked, start, 10) == wanted
     assert {len(times) for times in wanted.values()} >= ({11, 6} if change == "back" else {11})
     for id, times in list(asked.items())[:: count // 50]:
-        kept = store.schedule("default", id)
+        kept = ledger.schedule("default", id)
         assert kept is not None
         progress = kept.progress
         assert (progress.fired, progress.missed, progress.skipped) == (len(wanted[id]), 0, 0)
@@ -81,12 +83,12 @@ def test_schedules_of_every_minute_fire_at_their_oracles_times_through_a_change_
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("store", STORES, indirect=True)
+@pytest.mark.parametrize("ledger", STORES, indirect=True)
 @LENGTHY
 def test_200_schedules_fire_at_their_oracles_times_for_three_hours_on_every_store(
-    store: Ledger, clock: HandClock, change: str
+    ledger: Ledger, clock: HandClock, change: str
 ) -> None:
     asked, start = mixed(OFTEN, 200), CHANGES[change] - 90 * MINUTE
     wanted = expected(asked, start, 180)
     assert len(wanted) > 120
-    assert through(store, clock, asked, start, 180) == wanted
+    assert through(ledger, clock, asked, start, 180) == wanted

@@ -43,9 +43,9 @@ class Draining:
 @contextmanager
 def serving(server: RedisServer, client: redis.Redis, *, events: bool) -> Iterator[tuple[Ledger, Working]]:
     """A bridge whose rings are served by a drainer of this process."""
-    store = Ledger(client, NAMESPACE)
-    with working(store) as work, bridging(server, Draining(work), events=events):
-        yield store, work
+    ledger = Ledger(client, NAMESPACE)
+    with working(ledger) as work, bridging(server, Draining(work), events=events):
+        yield ledger, work
 
 
 def test_the_bell_hangs_at_a_schedules_time_and_its_ring_fires_it_without_a_tick(
@@ -54,18 +54,18 @@ def test_the_bell_hangs_at_a_schedules_time_and_its_ring_fires_it_without_a_tick
     for events in (True, False):
         with (
             server.client() as client,
-            serving(server, client, events=events) as (store, work),
+            serving(server, client, events=events) as (ledger, work),
             on_time_ms(ON_TIME_MS) as most_ms,
         ):
-            first = store.now() + 700
+            first = ledger.now() + 700
             rule = Rule(Every(200), first, until=first + (TIMES - 1) * 200)
             schedule = series(f"s-{events}", rule=rule)
-            store.put_schedule(schedule, Progress(nominal=first, next_at=first, zones=CALENDAR.version))
-            assert store.stats(SHARD).bell_at == first
+            ledger.put_schedule(schedule, Progress(nominal=first, next_at=first, zones=CALENDAR.version))
+            assert ledger.stats(SHARD).bell_at == first
             until(lambda: len(work.ran) == TIMES)
             nominals = [first + n * 200 for n in range(TIMES)]
-            tasks = [store.get("default", schedule.occurrence(at, at).id) for at in nominals]
+            tasks = [ledger.get("default", schedule.occurrence(at, at).id) for at in nominals]
             late = [task.claimed_at - at for task, at in zip(tasks, nominals, strict=True) if task]
             assert len(late) == TIMES
             assert 0 <= min(late) <= max(late) < most_ms()
-            until(lambda: store.stats(SHARD).bell_at == 0)  # the last is settled a moment after it ran
+            until(lambda: ledger.stats(SHARD).bell_at == 0)  # the last is settled a moment after it ran

@@ -62,7 +62,7 @@ def kept(
 
 def step(one: StoredSchedule, now: int) -> tuple[list[str], Progress]:
     """Ids of the tasks of a step, and the progress after it."""
-    firing = Firer(store=None, calendar=Steps()).step(one, now)  # type: ignore[arg-type]
+    firing = Firer(ledger=None, calendar=Steps()).step(one, now)  # type: ignore[arg-type]
     return [task.id for task in firing.tasks], firing.progress
 
 
@@ -157,7 +157,7 @@ def test_a_year_behind_each_time_is_counted_and_few_are_gone_through(missed: Mis
     one = kept(every_ms=MINUTE, missed=missed, catch_up_ms=HOUR, jitter_ms=jitter_ms)
     now, tasks = START + behind * MINUTE + 30_000, []
     while one.progress.next_at <= now:
-        firing = Firer(store=None, calendar=calendar).step(one, now)  # type: ignore[arg-type]
+        firing = Firer(ledger=None, calendar=calendar).step(one, now)  # type: ignore[arg-type]
         one, tasks, now = one._replace(progress=firing.progress), [*tasks, *firing.tasks], now + PACE_MS
     assert calendar.seen < 2_000
     progress = one.progress
@@ -175,7 +175,7 @@ def test_a_year_behind_by_a_text_the_newest_is_found_and_at_least_a_thousand_are
     behind, calendar = 365 * 24 * 60, Counting()
     one = kept(missed=missed)
     one = one._replace(schedule=replace(one.schedule, rule=Rule(Cron("* * * * *"), START)))
-    firing = Firer(store=None, calendar=calendar).step(one, START + behind * MINUTE + 90_000)  # type: ignore[arg-type]
+    firing = Firer(ledger=None, calendar=calendar).step(one, START + behind * MINUTE + 90_000)  # type: ignore[arg-type]
     assert [task.id for task in firing.tasks] == ids(START + (behind + 1) * MINUTE)
     assert firing.progress.nominal == START + (behind + 2) * MINUTE
     assert COUNTED <= firing.progress.missed < behind
@@ -187,17 +187,17 @@ def test_the_newest_of_many_in_a_row_long_ago_is_found() -> None:
     one = StoredSchedule(
         Schedule("daily", "webhook", Rule(Cron("* * 1-7 1 *"), begin)), Progress(nominal=begin, next_at=begin), 7, begin
     )
-    firing = Firer(store=None, calendar=Calendar()).step(one, now)  # type: ignore[arg-type]
+    firing = Firer(ledger=None, calendar=Calendar()).step(one, now)  # type: ignore[arg-type]
     assert [task.id for task in firing.tasks] == ids(parse_instant("2026-01-07T23:59:00Z"))
     assert firing.progress.nominal == parse_instant("2027-01-01T00:00:00Z")
 
 
 def test_one_that_was_missed_has_all_of_its_deadline() -> None:
     now = START + 5 * HOUR + 30 * MINUTE
-    firing = Firer(store=None, calendar=Steps()).step(kept(deadline_ms=HOUR), now)  # type: ignore[arg-type]
+    firing = Firer(ledger=None, calendar=Steps()).step(kept(deadline_ms=HOUR), now)  # type: ignore[arg-type]
     [task] = firing.tasks
     assert (task.due_at, task.deadline_ms) == (now, HOUR)
-    on_time = Firer(store=None, calendar=Steps()).step(kept(deadline_ms=HOUR), START + 500).tasks[0]  # type: ignore[arg-type]
+    on_time = Firer(ledger=None, calendar=Steps()).step(kept(deadline_ms=HOUR), START + 500).tasks[0]  # type: ignore[arg-type]
     assert on_time.due_at == START
 
 
@@ -217,7 +217,7 @@ def test_jitter_is_the_same_everywhere_and_spread(tenant: str) -> None:
 
 def test_a_jittered_one_is_not_due_before_the_one_before_it() -> None:
     jittered = kept(1_000, jitter_ms=20_000)
-    due = [task.due_at for task in Firer(store=None, calendar=Steps()).step(jittered, START + MINUTE).tasks]  # type: ignore[arg-type]
+    due = [task.due_at for task in Firer(ledger=None, calendar=Steps()).step(jittered, START + MINUTE).tasks]  # type: ignore[arg-type]
     assert len(due) == AT_ONCE
     assert due == sorted(due)
     own = [jittered.schedule.fires_at(START + number * 1_000) for number in range(AT_ONCE)]

@@ -28,9 +28,9 @@ OF_ONE: list[tuple[str, str, Any]] = [
 
 
 @pytest.fixture(autouse=True)
-def by_header(store: EmbeddedLedger, wire: Wire) -> None:
+def by_header(ledger: EmbeddedLedger, wire: Wire) -> None:
     """The tenant is the header's, as in the harness, and the web takes every webhook."""
-    wire(settings=Settings(tenant_header=TENANTS["DUECOURSE_TENANT_HEADER"]), store=store, http=Ready())
+    wire(settings=Settings(tenant_header=TENANTS["DUECOURSE_TENANT_HEADER"]), ledger=ledger, http=Ready())
 
 
 def of(tenant: str, method: str, path: str, body: Any = None, query: str = "") -> Answer:
@@ -209,13 +209,13 @@ def test_what_cannot_be_asked_of_a_schedule_is_rejected(method: str, path: str, 
     assert wrong(ask(method, f"/schedules/daily{path}", body)).keys() == named
 
 
-def test_a_preview_is_bounded_and_keeps_nothing(store: EmbeddedLedger) -> None:
+def test_a_preview_is_bounded_and_keeps_nothing(ledger: EmbeddedLedger) -> None:
     every = {"repeat": {"every": 60}}
     assert len(ask("POST", "/schedules/preview", every).body["times"]) == 10
     assert len(ask("POST", "/schedules/preview", every | {"count": 1_000}).body["times"]) == 1_000
     for count in (0, 1_001, 1.5, "3"):
         assert wrong(ask("POST", "/schedules/preview", every | {"count": count})).keys() == {"count"}
-    assert store.shards() == []
+    assert ledger.shards() == []
     assert ids(ask("GET", "/schedules")) == []
 
 

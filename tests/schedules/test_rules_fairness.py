@@ -31,38 +31,38 @@ def limited(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock
     yield from opened(kind_of_store, request, clock, Sharding(), quotas=quotas)
 
 
-def each_second(store: Ledger, id: str, **fields: object) -> None:
-    put(store, id, START + SECOND, rule=Rule(Every(SECOND), START), **fields)
+def each_second(ledger: Ledger, id: str, **fields: object) -> None:
+    put(ledger, id, START + SECOND, rule=Rule(Every(SECOND), START), **fields)
 
 
-def test_a_tenant_with_many_due_schedules_leaves_room_for_the_one_of_another(store: Ledger, clock: HandClock) -> None:
+def test_a_tenant_with_many_due_schedules_leaves_room_for_the_one_of_another(ledger: Ledger, clock: HandClock) -> None:
     for n in range(500):
-        put(store, f"m-{n}", tenant="mallory", at=START + SECOND)
-    put(store, "late", tenant="acme", at=START + MINUTE)
-    put(store, "later", tenant="globex", at=START + MINUTE)
+        put(ledger, f"m-{n}", tenant="mallory", at=START + SECOND)
+    put(ledger, "late", tenant="acme", at=START + MINUTE)
+    put(ledger, "later", tenant="globex", at=START + MINUTE)
     clock.advance(MINUTE)
-    [first, second, third, *_] = found = due(store)
+    [first, second, third, *_] = found = due(ledger)
     assert [one.schedule.tenant for one in (first, second, third)] == ["mallory", "acme", "globex"]
     assert len(found) == 50, "a short step, and the next turn comes soon"
 
 
-def test_where_all_that_is_due_is_handed_out_the_longest_due_come_first(store: Ledger, clock: HandClock) -> None:
+def test_where_all_that_is_due_is_handed_out_the_longest_due_come_first(ledger: Ledger, clock: HandClock) -> None:
     for n in range(3):
-        put(store, f"m-{n}", tenant="mallory", at=START + n)
-    put(store, "a", tenant="acme", at=START + 1)
+        put(ledger, f"m-{n}", tenant="mallory", at=START + n)
+    put(ledger, "a", tenant="acme", at=START + 1)
     clock.advance(MINUTE)
-    assert ids(due(store)) == ["m-0", "a", "m-1", "m-2"]
+    assert ids(due(ledger)) == ["m-0", "a", "m-1", "m-2"]
 
 
-def test_all_of_many_due_schedules_fire_in_their_turn(store: Ledger, clock: HandClock) -> None:
+def test_all_of_many_due_schedules_fire_in_their_turn(ledger: Ledger, clock: HandClock) -> None:
     for n in range(350):
-        put(store, f"m-{n}", tenant="mallory")
+        put(ledger, f"m-{n}", tenant="mallory")
     clock.advance(MINUTE)
     rounds = 0
-    while fire_due(store, Firer(store, Calendar()).fire):
+    while fire_due(ledger, Firer(ledger, Calendar()).fire):
         rounds += 1
     assert rounds == 4, "three of 50, and 200 where that is all"
-    assert {kept(store, f"m-{n}", "mallory").progress.fired for n in range(350)} == {1}
+    assert {kept(ledger, f"m-{n}", "mallory").progress.fired for n in range(350)} == {1}
 
 
 def test_after_each_refusal_in_a_row_the_rest_is_twice_as_long(limited: Ledger, clock: HandClock) -> None:
@@ -130,7 +130,7 @@ def test_a_change_by_a_caller_ends_the_rest(limited: Ledger, clock: HandClock) -
     clock.advance(SECOND)
     assert fire_due(limited, Firer(limited, Calendar()).fire)
     [one] = [one for n in range(2) if (one := kept(limited, f"s-{n}", "acme")).refused]
-    limited.put_schedule(one.schedule, one.progress, over=one)
+    limited.put_schedule(one.schedule, one.progress, seen=one)
     assert kept(limited, one.schedule.id, "acme").refused == 0
     assert SHARD in limited.shards()
 
@@ -138,66 +138,66 @@ def test_a_change_by_a_caller_ends_the_rest(limited: Ledger, clock: HandClock) -
 # As many as a tenant may have
 
 
-def full(store: Ledger, id: str, tenant: str = "acme") -> bool:
+def full(ledger: Ledger, id: str, tenant: str = "acme") -> bool:
     """Answers whether a schedule over the tenant's quota is rejected."""
     try:
-        put(store, id, tenant=tenant)
+        put(ledger, id, tenant=tenant)
     except QuotaExceeded as error:
         return error.quota == "tenant_max_schedules"
     return False
 
 
-def test_a_tenant_has_as_many_schedules_as_its_quota_and_deleting_one_makes_room(store: Ledger) -> None:
-    store.configure("default", {"tenant_max_schedules": 2})
-    assert [full(store, f"s-{n}") for n in range(4)] == [False, False, True, True]
-    assert not full(store, "s", "globex"), "each tenant counts by itself"
-    assert not any(full(store, f"s-{n}", "-") for n in range(4)), "who has no tenant has no quota"
-    store.add([new("a", tenant="acme")])  # tasks are not counted
-    one = kept(store, "s-0", "acme")
-    assert store.put_schedule(one.schedule, one.progress, over=one).put is Put.CHANGED, "a change needs no room"
-    assert put(store, "s-1", tenant="acme") is Put.KEPT
-    store.drop_schedule("default", "s-1", "acme")
-    assert [full(store, f"s-{n}") for n in (2, 3)] == [False, True]
+def test_a_tenant_has_as_many_schedules_as_its_quota_and_deleting_one_makes_room(ledger: Ledger) -> None:
+    ledger.configure("default", {"tenant_max_schedules": 2})
+    assert [full(ledger, f"s-{n}") for n in range(4)] == [False, False, True, True]
+    assert not full(ledger, "s", "globex"), "each tenant counts by itself"
+    assert not any(full(ledger, f"s-{n}", "-") for n in range(4)), "who has no tenant has no quota"
+    ledger.add([new("a", tenant="acme")])  # tasks are not counted
+    one = kept(ledger, "s-0", "acme")
+    assert ledger.put_schedule(one.schedule, one.progress, seen=one).put is Put.CHANGED, "a change needs no room"
+    assert put(ledger, "s-1", tenant="acme") is Put.KEPT
+    ledger.drop_schedule("default", "s-1", "acme")
+    assert [full(ledger, f"s-{n}") for n in (2, 3)] == [False, True]
 
 
 def test_a_deployments_quota_of_schedules_holds_by_tenant_and_the_queues_comes_first(
     kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock
 ) -> None:
     quotas = quotas_text({"-": Quotas(tenant_max_schedules=1), "acme": Quotas(tenant_max_schedules=2)})
-    with contextmanager(opened)(kind_of_store, request, clock, Sharding(), quotas=quotas) as store:
-        assert [full(store, f"s-{n}") for n in range(3)] == [False, False, True]
-        assert [full(store, f"s-{n}", "globex") for n in range(2)] == [False, True]
-        store.configure("default", {"tenant_max_schedules": 3})
-        assert [full(store, f"s-{n}") for n in (2, 3)] == [False, True]
+    with contextmanager(opened)(kind_of_store, request, clock, Sharding(), quotas=quotas) as ledger:
+        assert [full(ledger, f"s-{n}") for n in range(3)] == [False, False, True]
+        assert [full(ledger, f"s-{n}", "globex") for n in range(2)] == [False, True]
+        ledger.configure("default", {"tenant_max_schedules": 3})
+        assert [full(ledger, f"s-{n}") for n in (2, 3)] == [False, True]
 
 
-def test_each_span_that_is_filled_counts_until_it_has_been(store: Ledger) -> None:
-    store.configure("default", {"tenant_max_schedules": 2})
-    put(store, tenant="acme")
+def test_each_span_that_is_filled_counts_until_it_has_been(ledger: Ledger) -> None:
+    ledger.configure("default", {"tenant_max_schedules": 2})
+    put(ledger, tenant="acme")
     filling = backfill_id("s", START)
-    put(store, filling, tenant="acme", of="s")
-    assert full(store, backfill_id("s", START + 1))
-    one = kept(store, filling, "acme")
+    put(ledger, filling, tenant="acme", of="s")
+    assert full(ledger, backfill_id("s", START + 1))
+    one = kept(ledger, filling, "acme")
     last = replace(one.progress, nominal=None, next_at=NEVER)
-    assert store.fire(SHARD, [Firing(one, (), last)]) == [Fired.FIRED]
-    assert not full(store, backfill_id("s", START + 1))
+    assert ledger.fire(SHARD, [Firing(one, (), last)]) == [Fired.FIRED]
+    assert not full(ledger, backfill_id("s", START + 1))
 
 
-def test_schedules_of_before_the_quota_count_once_a_sweep_has_gone_through_them(store: Ledger) -> None:
+def test_schedules_of_before_the_quota_count_once_a_sweep_has_gone_through_them(ledger: Ledger) -> None:
     for n in range(3):
-        put(store, f"s-{n}", tenant="acme")
-    store.configure("default", {"tenant_max_schedules": 3})
-    store.sweep(SHARD, retention_ms=1)
-    assert full(store, "s-3")
+        put(ledger, f"s-{n}", tenant="acme")
+    ledger.configure("default", {"tenant_max_schedules": 3})
+    ledger.sweep(SHARD, retention_ms=1)
+    assert full(ledger, "s-3")
 
 
 # Deleted, many at once
 
 
-def many(store: Ledger) -> None:
+def many(ledger: Ledger) -> None:
     for n in range(30):
-        put(store, f"s-{n:02}", tenant="acme", kind="odd" if n % 2 else "even")
-    put(store, "s-00", tenant="globex", kind="odd")
+        put(ledger, f"s-{n:02}", tenant="acme", kind="odd" if n % 2 else "even")
+    put(ledger, "s-00", tenant="globex", kind="odd")
 
 
 def test_schedules_are_purged_by_kind_and_by_the_beginning_of_their_ids(sharded: Ledger) -> None:
@@ -224,11 +224,11 @@ def test_a_purge_of_as_many_as_it_may_goes_on_behind_the_last(sharded: Ledger, d
     assert len(sharded.schedules("default", "", 100, "acme").schedules) == (30 if dry_run else 15)
 
 
-def test_a_purge_cancels_what_waits_and_leaves_the_other_occurrences(store: Ledger, clock: HandClock) -> None:
-    put(store, overlap=Overlap.QUEUE)
+def test_a_purge_cancels_what_waits_and_leaves_the_other_occurrences(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger, overlap=Overlap.QUEUE)
     clock.advance(MINUTE)
-    fire(store)
-    fire(store)
-    assert store.purge_schedules("default", Purge(kind="work")) == Purged(1, "")
-    assert stored_task(store, occurrence(1)).status is Status.SCHEDULED
-    assert stored_task(store, occurrence(2)).status is Status.CANCELLED
+    fire(ledger)
+    fire(ledger)
+    assert ledger.purge_schedules("default", Purge(kind="work")) == Purged(1, "")
+    assert stored_task(ledger, occurrence(1)).status is Status.SCHEDULED
+    assert stored_task(ledger, occurrence(2)).status is Status.CANCELLED

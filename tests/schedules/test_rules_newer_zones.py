@@ -72,22 +72,22 @@ DAILY = Cron("0 9 * * *")
 OLD, NEW, LATER = Zoned("2026f"), Zoned("2026g", 2), Zoned("2026h", 2)
 
 
-def verbs(store: Ledger, calendar: Zoned) -> Schedules:
-    return Schedules(store, calendar, lambda task: task)
+def verbs(ledger: Ledger, calendar: Zoned) -> Schedules:
+    return Schedules(ledger, calendar, lambda task: task)
 
 
-def add(store: Ledger, id: str = "daily", repeat: Repeat = DAILY, **fields: Any) -> None:
-    verbs(store, OLD).add(Schedule(id, "webhook", Rule(repeat, AT_ADD, "Europe/Vienna"), **fields))
+def add(ledger: Ledger, id: str = "daily", repeat: Repeat = DAILY, **fields: Any) -> None:
+    verbs(ledger, OLD).add(Schedule(id, "webhook", Rule(repeat, AT_ADD, "Europe/Vienna"), **fields))
 
 
-def progress(store: Ledger, id: str = "daily") -> Progress:
-    kept = store.schedule("default", id)
+def progress(ledger: Ledger, id: str = "daily") -> Progress:
+    kept = ledger.schedule("default", id)
     assert kept
     return kept.progress
 
 
-def renew(store: Ledger, calendar: Zoned) -> int:
-    zones = TzdataUpdater(store, lambda: calendar)
+def renew(ledger: Ledger, calendar: Zoned) -> int:
+    zones = TzdataUpdater(ledger, lambda: calendar)
     moved = zones.renew(lambda: 60_000)
     assert zones.are_known
     return moved
@@ -99,48 +99,48 @@ def at_noon(clock: HandClock) -> None:
     clock.at = MIDNIGHT + 12 * HOUR
 
 
-def test_without_schedules_nothing_is_read_and_no_calendar_opened(store: Ledger) -> None:
-    zones = TzdataUpdater(store, lambda: pytest.fail("it was opened"))
+def test_without_schedules_nothing_is_read_and_no_calendar_opened(ledger: Ledger) -> None:
+    zones = TzdataUpdater(ledger, lambda: pytest.fail("it was opened"))
     assert zones.renew(lambda: 60_000) == 0
     assert zones.are_known
 
 
-def test_a_time_moves_to_where_newer_zones_have_it_and_says_so(store: Ledger) -> None:
-    add(store)
-    assert progress(store).nominal == NINE_IN_VIENNA
-    assert renew(store, NEW) == 1
-    now = progress(store)
+def test_a_time_moves_to_where_newer_zones_have_it_and_says_so(ledger: Ledger) -> None:
+    add(ledger)
+    assert progress(ledger).nominal == NINE_IN_VIENNA
+    assert renew(ledger, NEW) == 1
+    now = progress(ledger)
     assert now == Progress(
         1, NINE_IN_VIENNA - HOUR, NINE_IN_VIENNA - HOUR, zones="2026g", former=FormerTime("2026f", NINE_IN_VIENNA)
     )
-    why = verbs(store, NEW).get("default", "daily").why
+    why = verbs(ledger, NEW).get("default", "daily").why
     assert why.endswith("Recomputed by time zones 2026g; by 2026f it was 2026-09-22T08:00:00.000Z.")
-    assert renew(store, NEW) == 0
+    assert renew(ledger, NEW) == 0
 
 
-def test_a_time_that_is_later_by_newer_zones_doubles_none(store: Ledger) -> None:
-    add(store)
-    assert renew(store, Zoned("2026g", 0)) == 1
-    assert progress(store).nominal == NINE_IN_VIENNA + HOUR
+def test_a_time_that_is_later_by_newer_zones_doubles_none(ledger: Ledger) -> None:
+    add(ledger)
+    assert renew(ledger, Zoned("2026g", 0)) == 1
+    assert progress(ledger).nominal == NINE_IN_VIENNA + HOUR
 
 
-def test_older_zones_move_nothing_back(store: Ledger) -> None:
-    add(store)
-    renew(store, NEW)
-    before = progress(store)
-    assert renew(store, OLD) == 0
-    assert progress(store) == before
-    verbs(store, OLD).change("default", "daily", {"jitter_ms": 1})
-    assert progress(store).nominal == before.nominal
-    assert progress(store).zones == "2026g"
+def test_older_zones_move_nothing_back(ledger: Ledger) -> None:
+    add(ledger)
+    renew(ledger, NEW)
+    before = progress(ledger)
+    assert renew(ledger, OLD) == 0
+    assert progress(ledger) == before
+    verbs(ledger, OLD).change("default", "daily", {"jitter_ms": 1})
+    assert progress(ledger).nominal == before.nominal
+    assert progress(ledger).zones == "2026g"
 
 
-def test_a_time_that_stays_gets_the_version_and_says_nothing(store: Ledger) -> None:
-    add(store, repeat=Cron("0 * * * *"))
-    before = progress(store)
-    assert renew(store, NEW) == 1
-    assert progress(store) == replace(before, zones="2026g")
-    assert "Recomputed" not in verbs(store, NEW).get("default", "daily").why
+def test_a_time_that_stays_gets_the_version_and_says_nothing(ledger: Ledger) -> None:
+    add(ledger, repeat=Cron("0 * * * *"))
+    before = progress(ledger)
+    assert renew(ledger, NEW) == 1
+    assert progress(ledger) == replace(before, zones="2026g")
+    assert "Recomputed" not in verbs(ledger, NEW).get("default", "daily").why
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
@@ -157,88 +157,88 @@ def test_a_time_of_each_second_of_the_day_is_moved_at_little_cost(hours: int) ->
     assert within(10_000, lambda: recomputed(kept, calendar)).nominal == now
 
 
-def test_elapsed_time_knows_no_zone(store: Ledger) -> None:
-    add(store, repeat=Every(HOUR))
-    assert renew(store, NEW) == 0
+def test_elapsed_time_knows_no_zone(ledger: Ledger) -> None:
+    add(ledger, repeat=Every(HOUR))
+    assert renew(ledger, NEW) == 0
 
 
 def test_a_time_that_is_past_by_newer_zones_fires_at_once_and_the_next_comes_a_day_later(
-    store: Ledger, clock: HandClock
+    ledger: Ledger, clock: HandClock
 ) -> None:
-    add(store)
+    add(ledger)
     clock.at = NINE_IN_VIENNA - 30 * 60_000
-    renew(store, NEW)
-    assert fire_due(store, Firer(store, NEW).fire, store.shard_of("default", "", "daily"))
-    now = progress(store)
+    renew(ledger, NEW)
+    assert fire_due(ledger, Firer(ledger, NEW).fire, ledger.shard_of("default", "", "daily"))
+    now = progress(ledger)
     assert (now.fired, now.nominal, now.former) == (1, NINE_IN_VIENNA - HOUR + DAY, None)
-    assert store.get("default", "daily@2026-09-22T07:00:00Z")
+    assert ledger.get("default", "daily@2026-09-22T07:00:00Z")
 
 
-def test_a_due_time_is_left_to_fire_as_it_is(store: Ledger, clock: HandClock) -> None:
-    add(store)
+def test_a_due_time_is_left_to_fire_as_it_is(ledger: Ledger, clock: HandClock) -> None:
+    add(ledger)
     clock.at = NINE_IN_VIENNA
-    assert renew(store, NEW) == 0
-    fire_due(store, Firer(store, NEW).fire, store.shard_of("default", "", "daily"))
-    assert progress(store).nominal == NINE_IN_VIENNA + DAY - HOUR
-    assert progress(store).zones == "2026g"
+    assert renew(ledger, NEW) == 0
+    fire_due(ledger, Firer(ledger, NEW).fire, ledger.shard_of("default", "", "daily"))
+    assert progress(ledger).nominal == NINE_IN_VIENNA + DAY - HOUR
+    assert progress(ledger).zones == "2026g"
 
 
-def test_a_paused_schedule_moves_and_stays_paused(store: Ledger) -> None:
-    add(store)
-    verbs(store, OLD).change("default", "daily", {"paused": True})
-    assert renew(store, NEW) == 1
-    assert (progress(store).nominal, progress(store).next_at) == (NINE_IN_VIENNA - HOUR, NEVER)
-    verbs(store, NEW).change("default", "daily", {"paused": False})
-    assert progress(store).next_at == NINE_IN_VIENNA - HOUR
+def test_a_paused_schedule_moves_and_stays_paused(ledger: Ledger) -> None:
+    add(ledger)
+    verbs(ledger, OLD).change("default", "daily", {"paused": True})
+    assert renew(ledger, NEW) == 1
+    assert (progress(ledger).nominal, progress(ledger).next_at) == (NINE_IN_VIENNA - HOUR, NEVER)
+    verbs(ledger, NEW).change("default", "daily", {"paused": False})
+    assert progress(ledger).next_at == NINE_IN_VIENNA - HOUR
 
 
-def test_a_change_that_computes_nothing_keeps_the_version_of_the_zones(store: Ledger) -> None:
-    add(store)
-    verbs(store, NEW).change("default", "daily", {"jitter_ms": 1})
-    assert progress(store).zones == "2026f"
-    assert renew(store, NEW) == 1
-    verbs(store, NEW).change("default", "daily", {"rule": {"repeat": Cron("0 10 * * *")}})
-    assert (progress(store).zones, progress(store).former) == ("2026g", None)
+def test_a_change_that_computes_nothing_keeps_the_version_of_the_zones(ledger: Ledger) -> None:
+    add(ledger)
+    verbs(ledger, NEW).change("default", "daily", {"jitter_ms": 1})
+    assert progress(ledger).zones == "2026f"
+    assert renew(ledger, NEW) == 1
+    verbs(ledger, NEW).change("default", "daily", {"rule": {"repeat": Cron("0 10 * * *")}})
+    assert (progress(ledger).zones, progress(ledger).former) == ("2026g", None)
 
 
-def test_a_firing_that_was_read_before_is_stale(store: Ledger, clock: HandClock) -> None:
-    add(store)
-    kept = store.schedule("default", "daily")
+def test_a_firing_that_was_read_before_is_stale(ledger: Ledger, clock: HandClock) -> None:
+    add(ledger)
+    kept = ledger.schedule("default", "daily")
     assert kept
-    renew(store, NEW)
+    renew(ledger, NEW)
     clock.at = NINE_IN_VIENNA
-    step = Firer(store, OLD).step(kept, clock.at)
-    assert [str(one) for one in store.fire(store.shard_of("default", "", "daily"), [step])] == ["stale"]
+    step = Firer(ledger, OLD).step(kept, clock.at)
+    assert [str(one) for one in ledger.fire(ledger.shard_of("default", "", "daily"), [step])] == ["stale"]
 
 
-def test_a_change_while_times_are_computed_stays(store: Ledger) -> None:
+def test_a_change_while_times_are_computed_stays(ledger: Ledger) -> None:
     class Changed:
-        """The store, in which a caller changes the schedule before its new time is written."""
+        """The ledger, in which a caller changes the schedule before its new time is written."""
 
         def __getattr__(self, name: str) -> Any:
             if name == "put_schedule":
-                verbs(store, OLD).change("default", "daily", {"rule": {"repeat": Cron("0 10 * * *")}})
-            return getattr(store, name)
+                verbs(ledger, OLD).change("default", "daily", {"rule": {"repeat": Cron("0 10 * * *")}})
+            return getattr(ledger, name)
 
-    add(store)
+    add(ledger)
     changed: Any = Changed()
     assert TzdataUpdater(changed, lambda: NEW).renew(lambda: 60_000) == 1
-    assert (progress(store).version, progress(store).nominal) == (2, NINE_IN_VIENNA + HOUR)
+    assert (progress(ledger).version, progress(ledger).nominal) == (2, NINE_IN_VIENNA + HOUR)
 
 
 @pytest.mark.slow
-def test_many_schedules_of_every_tenant_are_renewed_within_the_time_there_is(store: Ledger) -> None:
+def test_many_schedules_of_every_tenant_are_renewed_within_the_time_there_is(ledger: Ledger) -> None:
     for place in range(1_200):
         repeat = Cron("0 9 * * *") if place % 2 else Cron("0 10 * * *")
-        add(store, f"s{place:04}", repeat, tenant=f"t{place % 3}")
-    zones = TzdataUpdater(store, lambda: NEW)
+        add(ledger, f"s{place:04}", repeat, tenant=f"t{place % 3}")
+    zones = TzdataUpdater(ledger, lambda: NEW)
     left = iter([100, 90, 60, 40, *[100_000] * 3_000])
     assert zones.renew(lambda: next(left)) == 3
     assert not zones.are_known
     assert zones.renew(lambda: next(left)) == 1_197
     assert zones.are_known
-    assert renew(store, NEW) == 0
-    assert renew(store, LATER) == 1_200
+    assert renew(ledger, NEW) == 0
+    assert renew(ledger, LATER) == 1_200
 
 
 def test_the_schedules_of_each_shard_are_found(sharded: Ledger) -> None:

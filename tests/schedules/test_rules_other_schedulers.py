@@ -53,8 +53,8 @@ def work() -> Work:
 
 
 @pytest.fixture
-def app(store: Ledger, work: Work) -> Iterator[App]:
-    app = App(Settings(), Parts(store=store, kinds={"webhook": work}))
+def app(ledger: Ledger, work: Work) -> Iterator[App]:
+    app = App(Settings(), Parts(ledger=ledger, kinds={"webhook": work}))
     yield app
     app.close()
 
@@ -79,26 +79,26 @@ def hours(*numbers: int) -> list[str]:
 
 @pytest.mark.parametrize("end", ["died", "cancelled", "deleted", "replayed", "lost"])
 def test_peers_8_a_series_goes_on_whatever_becomes_of_an_occurrence(
-    app: App, store: Ledger, clock: HandClock, work: Work, pass_time: Passing, end: str
+    app: App, ledger: Ledger, clock: HandClock, work: Work, pass_time: Passing, end: str
 ) -> None:
     add(app)
     work.ends = lambda _: Drop("no use")
     if end in {"cancelled", "deleted", "lost"}:
         clock.advance(HOUR)
-        assert fire_due(store, app.fire)
+        assert fire_due(ledger, app.fire)
         if end == "lost":  # its worker is gone, and its lease lapses
-            claim(store, lease_ms=1)
+            claim(ledger, lease_ms=1)
         else:
-            store.cancel("default", hours(1))
+            ledger.cancel("default", hours(1))
         if end == "deleted":
-            store.sweep(SHARD, retention_ms=0)
+            ledger.sweep(SHARD, retention_ms=0)
     else:
         pass_time(HOUR)
-        found = store.get("default", hours(1)[0])
+        found = ledger.get("default", hours(1)[0])
         assert found
         assert found.status is Status.DEAD
         if end == "replayed":
-            store.replay("default", hours(1))
+            ledger.replay("default", hours(1))
     work.ends = lambda _: Done()
     for _ in range(3):
         pass_time(HOUR)
@@ -106,14 +106,14 @@ def test_peers_8_a_series_goes_on_whatever_becomes_of_an_occurrence(
 
 
 def test_peers_8_two_schedulers_that_look_at_once_add_one_occurrence(
-    app: App, store: Ledger, clock: HandClock, pass_time: Passing, work: Work
+    app: App, ledger: Ledger, clock: HandClock, pass_time: Passing, work: Work
 ) -> None:
     add(app)
     clock.advance(HOUR)
-    one, other = (Firer(store, app.calendar) for _ in range(2))
-    [seen] = due(store)
+    one, other = (Firer(ledger, app.calendar) for _ in range(2))
+    [seen] = due(ledger)
     steps = [firer.step(seen, clock.at) for firer in (one, other)]
-    assert [store.fire(SHARD, [step])[0] for step in steps] == [Fired.FIRED, Fired.STALE]
+    assert [ledger.fire(SHARD, [step])[0] for step in steps] == [Fired.FIRED, Fired.STALE]
     pass_time(0)
     pass_time(0)
     assert work.ran == hours(1)
@@ -198,14 +198,14 @@ def test_peers_10_what_was_missed_comes_at_a_pace_beside_what_is_due(app: App, p
 
 
 def test_peers_12_a_schedule_that_is_changed_while_it_fires_does_one_or_the_other(
-    app: App, store: Ledger, clock: HandClock, pass_time: Passing, work: Work
+    app: App, ledger: Ledger, clock: HandClock, pass_time: Passing, work: Work
 ) -> None:
     add(app)
     clock.advance(HOUR)
-    [seen] = due(store)
-    step = Firer(store, app.calendar).step(seen, clock.at)
+    [seen] = due(ledger)
+    step = Firer(ledger, app.calendar).step(seen, clock.at)
     app.schedules.change("default", "s", {"rule": {"repeat": Every(2 * HOUR)}})
-    assert store.fire(SHARD, [step]) == [Fired.STALE]
+    assert ledger.fire(SHARD, [step]) == [Fired.STALE]
     pass_time(0)
     pass_time(2 * HOUR)
     pass_time(2 * HOUR)
@@ -213,22 +213,22 @@ def test_peers_12_a_schedule_that_is_changed_while_it_fires_does_one_or_the_othe
 
 
 def test_peers_12_a_schedule_that_is_deleted_or_paused_fires_no_more_at_once(
-    app: App, store: Ledger, clock: HandClock, pass_time: Passing, work: Work
+    app: App, ledger: Ledger, clock: HandClock, pass_time: Passing, work: Work
 ) -> None:
     def seen_due() -> StoredSchedule:
-        [one] = due(store)
+        [one] = due(ledger)
         return one
 
     add(app)
     clock.advance(HOUR)
-    firer = Firer(store, app.calendar)
+    firer = Firer(ledger, app.calendar)
     step = firer.step(seen_due(), clock.at)
     app.schedules.change("default", "s", {"paused": True})
-    assert store.fire(SHARD, [step]) == [Fired.STALE]
+    assert ledger.fire(SHARD, [step]) == [Fired.STALE]
     app.schedules.change("default", "s", {"paused": False})
     step = firer.step(seen_due(), clock.at)
     app.schedules.delete("default", "s")
-    assert store.fire(SHARD, [step]) == [Fired.STALE]
+    assert ledger.fire(SHARD, [step]) == [Fired.STALE]
     pass_time(5 * HOUR)
     assert work.ran == []
     with pytest.raises(errors.TaskNotFound):
@@ -236,15 +236,15 @@ def test_peers_12_a_schedule_that_is_deleted_or_paused_fires_no_more_at_once(
 
 
 def test_peers_12_an_occurrence_that_runs_can_be_replaced_or_cancelled(
-    app: App, store: Ledger, clock: HandClock
+    app: App, ledger: Ledger, clock: HandClock
 ) -> None:
     add(app, overlap=Overlap.REPLACE)
     clock.advance(HOUR)
-    fire_due(store, app.fire)
-    [running] = claim(store)
+    fire_due(ledger, app.fire)
+    [running] = claim(ledger)
     clock.advance(HOUR)
-    fire_due(store, app.fire)
-    states = {id: found.status for id in hours(1, 2) if (found := store.get("default", id))}
+    fire_due(ledger, app.fire)
+    states = {id: found.status for id in hours(1, 2) if (found := ledger.get("default", id))}
     assert states == dict(zip(hours(1, 2), (Status.CANCELLED, Status.SCHEDULED), strict=True))
     assert running.id == hours(1)[0]
 

@@ -94,10 +94,10 @@ def limited(kind_of_store: str, request: pytest.FixtureRequest, clock: HandClock
     yield from opened(kind_of_store, request, clock, Sharding(), quotas=quotas)
 
 
-def claim_next(store: Ledger, clock: HandClock) -> Task:
+def claim_next(ledger: Ledger, clock: HandClock) -> Task:
     """The one occurrence that is due within a minute."""
     clock.advance(MINUTE)
-    [task] = claim(store)
+    [task] = claim(ledger)
     return task
 
 
@@ -116,62 +116,62 @@ def claim_next(store: Ledger, clock: HandClock) -> Task:
     ids=["all of it", "every", "cron", "a large payload", "a backfill"],
 )
 @pytest.mark.parametrize("progress", [PROGRESS, Progress(), begun()], ids=["all of it", "over", "begun"])
-def test_a_schedule_is_kept_as_it_was_put(store: Ledger, schedule: Schedule, progress: Progress) -> None:
-    assert store.put_schedule(schedule, progress).put is Put.CREATED
-    found = store.schedule("default", schedule.id, schedule.tenant)
+def test_a_schedule_is_kept_as_it_was_put(ledger: Ledger, schedule: Schedule, progress: Progress) -> None:
+    assert ledger.put_schedule(schedule, progress).put is Put.CREATED
+    found = ledger.schedule("default", schedule.id, schedule.tenant)
     assert found is not None
     assert (found.schedule, found.progress, found.created_at) == (schedule, progress, START)
     assert found.generation > 0
 
 
-def test_a_schedule_that_is_there_is_kept(store: Ledger) -> None:
-    assert [put(store), put(store, kind="other", payload="9")] == [Put.CREATED, Put.KEPT]
-    assert kept(store).schedule == series()
+def test_a_schedule_that_is_there_is_kept(ledger: Ledger) -> None:
+    assert [put(ledger), put(ledger, kind="other", payload="9")] == [Put.CREATED, Put.KEPT]
+    assert kept(ledger).schedule == series()
 
 
-def test_a_change_takes_the_place_of_what_was_read(store: Ledger) -> None:
+def test_a_change_takes_the_place_of_what_was_read(ledger: Ledger) -> None:
     changed, after = series(kind="other", payload=PAGE), begun(version=2)
-    assert store.put_schedule(changed, after, over=StoredSchedule(series(), begun(), 1, START)).put is Put.ABSENT
-    put(store)
-    before = kept(store)
-    assert store.put_schedule(changed, after, over=before._replace(generation=1)).put is Put.CONFLICT
-    assert kept(store) == before
-    assert store.put_schedule(changed, after, over=before).put is Put.CHANGED
-    found = kept(store)
+    assert ledger.put_schedule(changed, after, seen=StoredSchedule(series(), begun(), 1, START)).put is Put.ABSENT
+    put(ledger)
+    before = kept(ledger)
+    assert ledger.put_schedule(changed, after, seen=before._replace(generation=1)).put is Put.CONFLICT
+    assert kept(ledger) == before
+    assert ledger.put_schedule(changed, after, seen=before).put is Put.CHANGED
+    found = kept(ledger)
     assert (found.schedule, found.progress, found.created_at) == (changed, after, before.created_at)
     assert found.generation > before.generation
-    assert store.put_schedule(series(), begun(version=2), over=before).put is Put.CONFLICT
-    assert store.put_schedule(series(), begun(version=3), over=found).put is Put.CHANGED
+    assert ledger.put_schedule(series(), begun(version=2), seen=before).put is Put.CONFLICT
+    assert ledger.put_schedule(series(), begun(version=3), seen=found).put is Put.CHANGED
 
 
-def test_a_change_of_one_that_has_fired_since_it_was_read_conflicts(store: Ledger) -> None:
-    put(store)
-    before = kept(store)
-    fire(store)
-    assert store.put_schedule(series(kind="other"), begun(version=2), over=before).put is Put.CONFLICT
-    now = replace(kept(store).progress, version=2)
-    assert store.put_schedule(series(kind="other"), now, over=kept(store)).put is Put.CHANGED
-    assert kept(store).progress == now
+def test_a_change_of_one_that_has_fired_since_it_was_read_conflicts(ledger: Ledger) -> None:
+    put(ledger)
+    before = kept(ledger)
+    fire(ledger)
+    assert ledger.put_schedule(series(kind="other"), begun(version=2), seen=before).put is Put.CONFLICT
+    now = replace(kept(ledger).progress, version=2)
+    assert ledger.put_schedule(series(kind="other"), now, seen=kept(ledger)).put is Put.CHANGED
+    assert kept(ledger).progress == now
 
 
-def test_a_change_keeps_what_became_of_occurrences_since(store: Ledger, clock: HandClock) -> None:
-    put(store)
-    fire(store)
-    before = kept(store)
-    settle(store, claim_next(store, clock), Ending.DONE)
-    assert store.put_schedule(series(), replace(before.progress, version=2), over=before).put is Put.CHANGED
-    assert became(store) == [Became.DONE]
+def test_a_change_keeps_what_became_of_occurrences_since(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger)
+    fire(ledger)
+    before = kept(ledger)
+    settle(ledger, claim_next(ledger, clock), Ending.DONE)
+    assert ledger.put_schedule(series(), replace(before.progress, version=2), seen=before).put is Put.CHANGED
+    assert became(ledger) == [Became.DONE]
 
 
-def test_a_schedule_that_is_dropped_is_gone_and_its_occurrences_stay(store: Ledger, clock: HandClock) -> None:
-    put(store)
-    fire(store)
-    assert store.drop_schedule("default", "s")
-    assert not store.drop_schedule("default", "s")
-    assert store.schedule("default", "s") is None
-    assert stored_task(store, occurrence(1)).status is Status.SCHEDULED
-    settle(store, claim_next(store, clock), Ending.DONE)
-    assert put(store) is Put.CREATED
+def test_a_schedule_that_is_dropped_is_gone_and_its_occurrences_stay(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger)
+    fire(ledger)
+    assert ledger.drop_schedule("default", "s")
+    assert not ledger.drop_schedule("default", "s")
+    assert ledger.schedule("default", "s") is None
+    assert stored_task(ledger, occurrence(1)).status is Status.SCHEDULED
+    settle(ledger, claim_next(ledger, clock), Ending.DONE)
+    assert put(ledger) is Put.CREATED
 
 
 def test_schedules_are_listed_by_id_in_pages_and_each_tenant_sees_its_own(sharded: Ledger) -> None:
@@ -193,19 +193,19 @@ def test_schedules_are_listed_by_id_in_pages_and_each_tenant_sees_its_own(sharde
     assert sharded.schedules("elsewhere", "", 10).schedules == []
 
 
-def listed(store: Ledger, tenant: str, limit: int) -> list[str]:
+def listed(ledger: Ledger, tenant: str, limit: int) -> list[str]:
     """Ids of a tenant's schedules, page by page."""
     found, after = list[str](), ""
     while True:
-        page = store.schedules("default", after, limit, tenant)
+        page = ledger.schedules("default", after, limit, tenant)
         found += ids(page.schedules)
         if not (after := page.next):
             return found
 
 
-def swept(store: Ledger) -> None:
-    for shard in store.shards():
-        while store.sweep(shard, retention_ms=MINUTE).more:
+def swept(ledger: Ledger) -> None:
+    for shard in ledger.shards():
+        while ledger.sweep(shard, retention_ms=MINUTE).more:
             pass
 
 
@@ -242,17 +242,17 @@ def test_a_list_is_the_same_before_and_while_schedules_are_counted(sharded: Ledg
     check()
 
 
-def test_many_schedules_of_others_are_passed_over(store: Ledger) -> None:
+def test_many_schedules_of_others_are_passed_over(ledger: Ledger) -> None:
     for n in range(600):
-        put(store, f"other-{n}", tenant="other")
-    put(store, "mine")
-    assert ids(store.schedules("default", "", 5).schedules) == ["mine"]
+        put(ledger, f"other-{n}", tenant="other")
+    put(ledger, "mine")
+    assert ids(ledger.schedules("default", "", 5).schedules) == ["mine"]
 
 
-def test_backfills_are_not_listed(store: Ledger) -> None:
-    put(store)
-    put(store, backfill_id("s", START), of="s")
-    assert ids(store.schedules("default", "", 5).schedules) == ["s"]
+def test_backfills_are_not_listed(ledger: Ledger) -> None:
+    put(ledger)
+    put(ledger, backfill_id("s", START), of="s")
+    assert ids(ledger.schedules("default", "", 5).schedules) == ["s"]
 
 
 # Due and fired
@@ -270,336 +270,336 @@ def test_due_schedules_come_longest_due_first(sharded: Ledger, clock: HandClock)
     assert ids(due(sharded, shard)) == mine[::-1]
 
 
-def test_a_claim_tells_that_schedules_are_due_and_leases_none(store: Ledger, clock: HandClock) -> None:
-    put(store)
-    add(store, "task", delay_ms=MINUTE)
-    assert store.claim(SHARD, 5, lease_ms=LEASE_MS).schedules == []
+def test_a_claim_tells_that_schedules_are_due_and_leases_none(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger)
+    add(ledger, "task", delay_ms=MINUTE)
+    assert ledger.claim(SHARD, 5, lease_ms=LEASE_MS).schedules == []
     clock.advance(MINUTE)
-    found = store.claim(SHARD, 1, lease_ms=LEASE_MS)
+    found = ledger.claim(SHARD, 1, lease_ms=LEASE_MS)
     assert (ids(found.tasks), ids(found.schedules), found.backlog) == (["task"], ["s"], 0)
-    fire(store)
-    found = store.claim(SHARD, 5, lease_ms=LEASE_MS)
+    fire(ledger)
+    found = ledger.claim(SHARD, 5, lease_ms=LEASE_MS)
     assert (ids(found.tasks), found.schedules) == ([occurrence(1)], [])
 
 
-def test_a_schedule_fires_once_however_many_look(store: Ledger, clock: HandClock) -> None:
-    put(store, payload='{"n":1}', deadline_ms=5_000, notify="tell", by="http")
+def test_a_schedule_fires_once_however_many_look(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger, payload='{"n":1}', deadline_ms=5_000, notify="tell", by="http")
     clock.advance(MINUTE)
-    first, second = due(store), due(store)
+    first, second = due(ledger), due(ledger)
     assert first == second
-    assert store.fire(SHARD, [step(first[0])]) == [Fired.FIRED]
-    assert store.fire(SHARD, [step(second[0])]) == [Fired.STALE]
-    task = stored_task(store, occurrence(1))
+    assert ledger.fire(SHARD, [step(first[0])]) == [Fired.FIRED]
+    assert ledger.fire(SHARD, [step(second[0])]) == [Fired.STALE]
+    task = stored_task(ledger, occurrence(1))
     assert (task.kind, task.payload_json, task.group, task.notify, task.by) == ("work", '{"n":1}', "s", "tell", "http")
     assert (task.due_at, task.deadline_at, task.retry) == (clock.at, clock.at + 5_000, STEADY)
-    now = kept(store).progress
+    now = kept(ledger).progress
     assert now == step(first[0]).progress
-    assert (now.next_at, due(store)) == (START + 2 * MINUTE, [])
+    assert (now.next_at, due(ledger)) == (START + 2 * MINUTE, [])
 
 
-def test_a_schedule_that_a_caller_changed_or_dropped_does_not_fire_as_it_was(store: Ledger) -> None:
-    put(store)
-    before = kept(store)
-    store.put_schedule(series(), begun(version=2), over=kept(store))
-    assert store.fire(SHARD, [step(before)]) == [Fired.STALE]
-    changed = kept(store)
-    store.drop_schedule("default", "s")
-    assert store.fire(SHARD, [step(changed)]) == [Fired.STALE]
-    put(store)
-    assert store.fire(SHARD, [step(changed)]) == [Fired.STALE]
-    assert store.get("default", occurrence(1)) is None
+def test_a_schedule_that_a_caller_changed_or_dropped_does_not_fire_as_it_was(ledger: Ledger) -> None:
+    put(ledger)
+    before = kept(ledger)
+    ledger.put_schedule(series(), begun(version=2), seen=kept(ledger))
+    assert ledger.fire(SHARD, [step(before)]) == [Fired.STALE]
+    changed = kept(ledger)
+    ledger.drop_schedule("default", "s")
+    assert ledger.fire(SHARD, [step(changed)]) == [Fired.STALE]
+    put(ledger)
+    assert ledger.fire(SHARD, [step(changed)]) == [Fired.STALE]
+    assert ledger.get("default", occurrence(1)) is None
 
 
-def test_many_schedules_fire_in_one_step_each_for_itself(store: Ledger, clock: HandClock) -> None:
+def test_many_schedules_fire_in_one_step_each_for_itself(ledger: Ledger, clock: HandClock) -> None:
     for n in range(60):
-        put(store, f"s-{n}", tenant="acme" if n % 2 else "-", payload=PAGE if n % 3 else "1")
+        put(ledger, f"s-{n}", tenant="acme" if n % 2 else "-", payload=PAGE if n % 3 else "1")
     clock.advance(MINUTE)
-    found = due(store)
-    store.drop_schedule("default", "s-7", "acme")
-    store.drop_schedule("default", "s-8")
+    found = due(ledger)
+    ledger.drop_schedule("default", "s-7", "acme")
+    ledger.drop_schedule("default", "s-8")
     firings = [step(one) for one in found]
-    fired = dict(zip(ids(found), store.fire(SHARD, firings), strict=True))
+    fired = dict(zip(ids(found), ledger.fire(SHARD, firings), strict=True))
     assert {id for id, what in fired.items() if what is Fired.STALE} == {"s-7", "s-8"}
-    assert store.stats(SHARD).scheduled == 58
-    assert set(store.fire(SHARD, firings)) == {Fired.STALE}
-    assert store.stats(SHARD).scheduled == 58
+    assert ledger.stats(SHARD).scheduled == 58
+    assert set(ledger.fire(SHARD, firings)) == {Fired.STALE}
+    assert ledger.stats(SHARD).scheduled == 58
 
 
-def test_several_times_of_one_schedule_fire_in_one_step(store: Ledger) -> None:
-    put(store)
-    assert fire(store, "s", *(START + n * MINUTE for n in range(1, 13))) is Fired.FIRED
-    assert ids(store.group("default", "s")) == [occurrence(n) for n in range(1, 13)]
-    now = kept(store).progress
+def test_several_times_of_one_schedule_fire_in_one_step(ledger: Ledger) -> None:
+    put(ledger)
+    assert fire(ledger, "s", *(START + n * MINUTE for n in range(1, 13))) is Fired.FIRED
+    assert ids(ledger.group("default", "s")) == [occurrence(n) for n in range(1, 13)]
+    now = kept(ledger).progress
     assert (now.fired, now.skipped, len(now.recent)) == (12, 0, 10)
 
 
-def test_an_occurrence_that_is_there_is_kept(store: Ledger, clock: HandClock) -> None:
+def test_an_occurrence_that_is_there_is_kept(ledger: Ledger, clock: HandClock) -> None:
     """As one that ran by hand or by a backfill, whatever has become of it."""
-    put(store)
+    put(ledger)
     clock.advance(3 * MINUTE)
-    fire(store, "s", START + MINUTE, START + 2 * MINUTE)
-    [done, other] = claim(store)
-    settle(store, done, Ending.DONE)
-    settle(store, other, Ending.DROP)
-    one = kept(store)
+    fire(ledger, "s", START + MINUTE, START + 2 * MINUTE)
+    [done, other] = claim(ledger)
+    settle(ledger, done, Ending.DONE)
+    settle(ledger, other, Ending.DROP)
+    one = kept(ledger)
     again = replace(one.progress, nominal=START + MINUTE)
-    assert store.fire(SHARD, [step(one._replace(progress=again), START + MINUTE, START + 2 * MINUTE)]) == [Fired.FIRED]
-    assert [task.status for task in store.group("default", "s")] == [Status.DONE, Status.DEAD]
-    assert kept(store).progress.skipped == 0
+    assert ledger.fire(SHARD, [step(one._replace(progress=again), START + MINUTE, START + 2 * MINUTE)]) == [Fired.FIRED]
+    assert [task.status for task in ledger.group("default", "s")] == [Status.DONE, Status.DEAD]
+    assert kept(ledger).progress.skipped == 0
 
 
-def test_one_that_waits_goes_on_waiting_where_its_time_fires_again(store: Ledger, clock: HandClock) -> None:
-    overlapping(store, clock, Overlap.QUEUE, "leased")
-    fire(store, "s", START + 2 * MINUTE)
-    assert waits(store, occurrence(2))
-    store.cancel("default", [occurrence(1)], force=True)
-    assert not waits(store, occurrence(2))
+def test_one_that_waits_goes_on_waiting_where_its_time_fires_again(ledger: Ledger, clock: HandClock) -> None:
+    overlapping(ledger, clock, Overlap.QUEUE, "leased")
+    fire(ledger, "s", START + 2 * MINUTE)
+    assert waits(ledger, occurrence(2))
+    ledger.cancel("default", [occurrence(1)], force=True)
+    assert not waits(ledger, occurrence(2))
 
 
-def test_one_of_a_series_that_was_added_anew_is_seen_once_its_time_fires(store: Ledger, clock: HandClock) -> None:
-    overlapping(store, clock, Overlap.SKIP, "ended")
-    store.drop_schedule("default", "s")
-    put(store, at=START + 2 * MINUTE, overlap=Overlap.SKIP)
-    fire(store)
-    fire(store)
-    assert became(store) == [Became.LIVE, Became.SKIPPED]
+def test_one_of_a_series_that_was_added_anew_is_seen_once_its_time_fires(ledger: Ledger, clock: HandClock) -> None:
+    overlapping(ledger, clock, Overlap.SKIP, "ended")
+    ledger.drop_schedule("default", "s")
+    put(ledger, at=START + 2 * MINUTE, overlap=Overlap.SKIP)
+    fire(ledger)
+    fire(ledger)
+    assert became(ledger) == [Became.LIVE, Became.SKIPPED]
 
 
-def test_a_schedule_that_never_fires_hangs_no_bell(store: Ledger, clock: HandClock) -> None:
-    store.put_schedule(series("over"), Progress())
-    assert bell(store) == 0
-    assert (store.stats(SHARD).schedules, store.stats(SHARD).fires_at) == (1, 0)
-    put(store, "s", START + MINUTE)
-    assert bell(store) == START + MINUTE
-    one = kept(store)
+def test_a_schedule_that_never_fires_hangs_no_bell(ledger: Ledger, clock: HandClock) -> None:
+    ledger.put_schedule(series("over"), Progress())
+    assert bell(ledger) == 0
+    assert (ledger.stats(SHARD).schedules, ledger.stats(SHARD).fires_at) == (1, 0)
+    put(ledger, "s", START + MINUTE)
+    assert bell(ledger) == START + MINUTE
+    one = kept(ledger)
     over = replace(step(one).progress, nominal=None, next_at=NEVER)
     clock.advance(MINUTE)
-    store.fire(SHARD, [step(one)._replace(progress=over)])
-    assert bell(store) == clock.at + 1
-    settle(store, claim(store)[0], Ending.DONE)
-    assert bell(store) == 0
-    assert store.outlook_of([SHARD])[0].next_at == 0  # type: ignore[union-attr]
+    ledger.fire(SHARD, [step(one)._replace(progress=over)])
+    assert bell(ledger) == clock.at + 1
+    settle(ledger, claim(ledger)[0], Ending.DONE)
+    assert bell(ledger) == 0
+    assert ledger.outlook_of([SHARD])[0].next_at == 0  # type: ignore[union-attr]
 
 
-def test_the_bell_hangs_at_the_earliest_of_tasks_and_schedules(store: Ledger, clock: HandClock) -> None:
-    add(store, "later", delay_ms=3 * MINUTE)
-    put(store)
-    assert bell(store) == START + MINUTE
-    assert store.outlook_of([SHARD])[0].next_at == START + MINUTE  # type: ignore[union-attr]
-    add(store, "much later", delay_ms=4 * MINUTE)
-    assert bell(store) == START + MINUTE
+def test_the_bell_hangs_at_the_earliest_of_tasks_and_schedules(ledger: Ledger, clock: HandClock) -> None:
+    add(ledger, "later", delay_ms=3 * MINUTE)
+    put(ledger)
+    assert bell(ledger) == START + MINUTE
+    assert ledger.outlook_of([SHARD])[0].next_at == START + MINUTE  # type: ignore[union-attr]
+    add(ledger, "much later", delay_ms=4 * MINUTE)
+    assert bell(ledger) == START + MINUTE
     clock.advance(MINUTE)
-    fire(store)
-    assert bell(store) == clock.at + 1
-    claim(store)
-    assert bell(store) == clock.at + LEASE_MS
-    store.drop_schedule("default", "s")
-    store.cancel("default", [occurrence(1)], force=True)
-    assert bell(store) == START + 3 * MINUTE
+    fire(ledger)
+    assert bell(ledger) == clock.at + 1
+    claim(ledger)
+    assert bell(ledger) == clock.at + LEASE_MS
+    ledger.drop_schedule("default", "s")
+    ledger.cancel("default", [occurrence(1)], force=True)
+    assert bell(ledger) == START + 3 * MINUTE
 
 
 @pytest.mark.parametrize("limit", ["full", "rate"])
-def test_no_limit_of_the_queue_delays_a_schedule(store: Ledger, clock: HandClock, limit: str) -> None:
-    store.configure("default", {"max_running": 1} if limit == "full" else {"rate": Rate(1, 90 * MINUTE)})
-    add(store, "long")
-    assert ids(claim(store, lease_ms=60 * MINUTE)) == ["long"]
-    add(store, "waits")
-    put(store)
-    assert bell(store) == START + MINUTE
+def test_no_limit_of_the_queue_delays_a_schedule(ledger: Ledger, clock: HandClock, limit: str) -> None:
+    ledger.configure("default", {"max_running": 1} if limit == "full" else {"rate": Rate(1, 90 * MINUTE)})
+    add(ledger, "long")
+    assert ids(claim(ledger, lease_ms=60 * MINUTE)) == ["long"]
+    add(ledger, "waits")
+    put(ledger)
+    assert bell(ledger) == START + MINUTE
     clock.advance(MINUTE)
-    found = store.claim(SHARD, 5, lease_ms=LEASE_MS)
+    found = ledger.claim(SHARD, 5, lease_ms=LEASE_MS)
     assert (found.tasks, ids(found.schedules)) == ([], ["s"])
-    fire(store)
-    assert bell(store) == START + 2 * MINUTE
+    fire(ledger)
+    assert bell(ledger) == START + 2 * MINUTE
 
 
-def test_a_paused_queue_fires_nothing_until_it_is_resumed(store: Ledger, clock: HandClock) -> None:
-    put(store)
-    store.configure("default", {"paused": True})
-    assert bell(store) == 0
+def test_a_paused_queue_fires_nothing_until_it_is_resumed(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger)
+    ledger.configure("default", {"paused": True})
+    assert bell(ledger) == 0
     clock.advance(MINUTE)
-    assert due(store) == []
-    store.configure("default", {"paused": False})
-    assert bell(store) > 0
-    assert ids(due(store)) == ["s"]
+    assert due(ledger) == []
+    ledger.configure("default", {"paused": False})
+    assert bell(ledger) > 0
+    assert ids(due(ledger)) == ["s"]
 
 
-def test_a_schedule_is_no_task_and_its_tenant_is_none(store: Ledger, clock: HandClock) -> None:
-    put(store)
-    put(store, "t", tenant="acme", payload=PAGE)
+def test_a_schedule_is_no_task_and_its_tenant_is_none(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger)
+    put(ledger, "t", tenant="acme", payload=PAGE)
     clock.advance(2 * MINUTE)
-    stats = store.stats(SHARD)
+    stats = ledger.stats(SHARD)
     assert (stats.scheduled, stats.leased, stats.oldest_due_at) == (0, 0, 0)
     assert (stats.schedules, stats.fires_at) == (2, START + MINUTE)
-    assert store.page("default", TaskFilter(), None, 10).tasks == []
-    assert store.page("default", TaskFilter(), None, 10, "acme").tasks == []
-    assert store.group("default", "s") == store.group("default", "t", "acme") == []
-    [own] = store.stats_of_tenant([SHARD], "acme")
+    assert ledger.page("default", TaskFilter(), None, 10).tasks == []
+    assert ledger.page("default", TaskFilter(), None, 10, "acme").tasks == []
+    assert ledger.group("default", "s") == ledger.group("default", "t", "acme") == []
+    [own] = ledger.stats_of_tenant([SHARD], "acme")
     assert (own.scheduled, own.schedules) == (0, None)  # type: ignore[union-attr]
     every = Bulk(Act.DELETE, (Status.SCHEDULED,))
-    assert store.bulk("default", every).tasks == store.bulk("default", every, tenant="acme").tasks == 0
-    assert ids(due(store)) == ["s", "t"]
+    assert ledger.bulk("default", every).tasks == ledger.bulk("default", every, tenant="acme").tasks == 0
+    assert ids(due(ledger)) == ["s", "t"]
 
 
-def test_schedules_share_a_shard_with_tasks_of_several_tenants(store: Ledger, clock: HandClock) -> None:
+def test_schedules_share_a_shard_with_tasks_of_several_tenants(ledger: Ledger, clock: HandClock) -> None:
     for tenant in ("-", "acme", "other"):
-        put(store, tenant=tenant)
-        store.add([new(f"task-{n}", tenant=tenant, delay_ms=MINUTE) for n in range(3)])
+        put(ledger, tenant=tenant)
+        ledger.add([new(f"task-{n}", tenant=tenant, delay_ms=MINUTE) for n in range(3)])
     clock.advance(MINUTE)
-    found = store.claim(SHARD, 4, lease_ms=LEASE_MS)
+    found = ledger.claim(SHARD, 4, lease_ms=LEASE_MS)
     assert (len(found.tasks), ids(found.schedules), found.backlog) == (4, 3 * ["s"], 5)
-    assert store.fire(SHARD, [step(one) for one in found.schedules]) == 3 * [Fired.FIRED]
-    found = store.claim(SHARD, 100, lease_ms=LEASE_MS)
+    assert ledger.fire(SHARD, [step(one) for one in found.schedules]) == 3 * [Fired.FIRED]
+    found = ledger.claim(SHARD, 100, lease_ms=LEASE_MS)
     assert (len(found.tasks), found.schedules, found.backlog) == (8, [], 0)
     assert sorted(task.tenant for task in found.tasks if task.group == "s") == ["-", "acme", "other"]
 
 
-def test_a_schedule_due_soon_warms_what_works_its_kind(store: Ledger) -> None:
-    put(store, kind="report")
-    assert store.warmth().coming(SHARD, MINUTE - 1) == []
-    assert store.warmth().coming(SHARD, MINUTE) == ["report"]
+def test_a_schedule_due_soon_warms_what_works_its_kind(ledger: Ledger) -> None:
+    put(ledger, kind="report")
+    assert ledger.warmth().coming(SHARD, MINUTE - 1) == []
+    assert ledger.warmth().coming(SHARD, MINUTE) == ["report"]
 
 
-def test_a_shard_with_a_schedule_is_not_forgotten(store: Ledger, clock: HandClock) -> None:
-    put(store)
+def test_a_shard_with_a_schedule_is_not_forgotten(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger)
     for _ in range(3):
         clock.advance(100 * 24 * 60 * MINUTE)
-        store.sweep(SHARD, retention_ms=1)
-    assert store.shards() == [SHARD]
-    assert ids(due(store)) == ["s"]
+        ledger.sweep(SHARD, retention_ms=1)
+    assert ledger.shards() == [SHARD]
+    assert ids(due(ledger)) == ["s"]
 
 
 # Overlap
 
 
-def overlapping(store: Ledger, clock: HandClock, overlap: Overlap, first: str) -> None:
+def overlapping(ledger: Ledger, clock: HandClock, overlap: Overlap, first: str) -> None:
     """Fire a schedule whose occurrence before is in a state."""
-    put(store, overlap=overlap)
+    put(ledger, overlap=overlap)
     clock.advance(MINUTE)
-    fire(store)
+    fire(ledger)
     if first != "scheduled":
-        [task] = claim(store, lease_ms=60 * MINUTE)
+        [task] = claim(ledger, lease_ms=60 * MINUTE)
         if first == "ended":
-            settle(store, task, Ending.DONE)
+            settle(ledger, task, Ending.DONE)
     clock.advance(MINUTE)
-    assert fire(store) is Fired.FIRED
+    assert fire(ledger) is Fired.FIRED
 
 
 @pytest.mark.parametrize("first", ["scheduled", "leased", "ended"])
-def test_allow_adds_it_beside_the_one_before(store: Ledger, clock: HandClock, first: str) -> None:
-    overlapping(store, clock, Overlap.ALLOW, first)
-    assert stored_task(store, occurrence(2)).due_at == clock.at
-    assert became(store) == [Became.DONE if first == "ended" else Became.LIVE, Became.LIVE]
+def test_allow_adds_it_beside_the_one_before(ledger: Ledger, clock: HandClock, first: str) -> None:
+    overlapping(ledger, clock, Overlap.ALLOW, first)
+    assert stored_task(ledger, occurrence(2)).due_at == clock.at
+    assert became(ledger) == [Became.DONE if first == "ended" else Became.LIVE, Became.LIVE]
 
 
 @pytest.mark.parametrize("first", ["scheduled", "leased", "ended"])
-def test_skip_leaves_it_out_while_the_one_before_has_not_ended(store: Ledger, clock: HandClock, first: str) -> None:
-    overlapping(store, clock, Overlap.SKIP, first)
+def test_skip_leaves_it_out_while_the_one_before_has_not_ended(ledger: Ledger, clock: HandClock, first: str) -> None:
+    overlapping(ledger, clock, Overlap.SKIP, first)
     is_over = first == "ended"
-    assert bool(store.get("default", occurrence(2))) == is_over
-    assert became(store) == ([Became.DONE, Became.LIVE] if is_over else [Became.LIVE, Became.SKIPPED])
-    assert kept(store).progress.skipped == (0 if is_over else 1)
+    assert bool(ledger.get("default", occurrence(2))) == is_over
+    assert became(ledger) == ([Became.DONE, Became.LIVE] if is_over else [Became.LIVE, Became.SKIPPED])
+    assert kept(ledger).progress.skipped == (0 if is_over else 1)
     if first == "leased":
         for n in range(3, 20):
             clock.advance(MINUTE)
-            fire(store)
-            assert store.get("default", occurrence(n)) is None
+            fire(ledger)
+            assert ledger.get("default", occurrence(n)) is None
         clock.advance(MINUTE)
-        store.cancel("default", [occurrence(1)], force=True)
-        fire(store)
-        assert stored_task(store, occurrence(20)).status is Status.SCHEDULED
-        assert kept(store).progress.skipped == 18
+        ledger.cancel("default", [occurrence(1)], force=True)
+        fire(ledger)
+        assert stored_task(ledger, occurrence(20)).status is Status.SCHEDULED
+        assert kept(ledger).progress.skipped == 18
 
 
 @pytest.mark.parametrize("first", ["scheduled", "leased", "ended"])
-def test_queue_has_it_wait_for_the_end_of_the_one_before(store: Ledger, clock: HandClock, first: str) -> None:
-    overlapping(store, clock, Overlap.QUEUE, first)
-    assert waits(store, occurrence(2)) == (first != "ended")
+def test_queue_has_it_wait_for_the_end_of_the_one_before(ledger: Ledger, clock: HandClock, first: str) -> None:
+    overlapping(ledger, clock, Overlap.QUEUE, first)
+    assert waits(ledger, occurrence(2)) == (first != "ended")
     if first == "leased":
-        assert bell(store) == START + 3 * MINUTE
-        assert claim(store) == []
-        store.cancel("default", [occurrence(1)], force=True)
-        assert bell(store) == clock.at + 1
-        [second] = claim(store)
+        assert bell(ledger) == START + 3 * MINUTE
+        assert claim(ledger) == []
+        ledger.cancel("default", [occurrence(1)], force=True)
+        assert bell(ledger) == clock.at + 1
+        [second] = claim(ledger)
         assert (second.id, second.due_at) == (occurrence(2), clock.at)
-        settle(store, second, Ending.DONE)
-        assert became(store) == [Became.CANCELLED, Became.DONE]
+        settle(ledger, second, Ending.DONE)
+        assert became(ledger) == [Became.CANCELLED, Became.DONE]
 
 
-def test_one_waits_at_most_and_the_newest_takes_its_place(store: Ledger, clock: HandClock) -> None:
-    overlapping(store, clock, Overlap.QUEUE, "leased")
+def test_one_waits_at_most_and_the_newest_takes_its_place(ledger: Ledger, clock: HandClock) -> None:
+    overlapping(ledger, clock, Overlap.QUEUE, "leased")
     clock.advance(MINUTE)
-    fire(store)
-    assert stored_task(store, occurrence(2)).status is Status.CANCELLED
-    assert waits(store, occurrence(3))
-    assert became(store) == [Became.LIVE, Became.SKIPPED, Became.LIVE]
-    assert kept(store).progress.skipped == 1
+    fire(ledger)
+    assert stored_task(ledger, occurrence(2)).status is Status.CANCELLED
+    assert waits(ledger, occurrence(3))
+    assert became(ledger) == [Became.LIVE, Became.SKIPPED, Became.LIVE]
+    assert kept(ledger).progress.skipped == 1
 
 
-def test_what_waits_is_due_once_all_before_it_have_ended(store: Ledger, clock: HandClock) -> None:
-    put(store)
-    fire(store, "s", START + MINUTE, START + 2 * MINUTE)
-    now = replace(kept(store).progress, version=2)
-    store.put_schedule(series(overlap=Overlap.QUEUE, deadline_ms=9_000), now, over=kept(store))
+def test_what_waits_is_due_once_all_before_it_have_ended(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger)
+    fire(ledger, "s", START + MINUTE, START + 2 * MINUTE)
+    now = replace(kept(ledger).progress, version=2)
+    ledger.put_schedule(series(overlap=Overlap.QUEUE, deadline_ms=9_000), now, seen=kept(ledger))
     clock.advance(3 * MINUTE)
-    fire(store)
-    first, second = claim(store)
-    settle(store, first, Ending.DONE)
-    assert waits(store, occurrence(3))
-    settle(store, second, Ending.DROP)
-    third = stored_task(store, occurrence(3))
+    fire(ledger)
+    first, second = claim(ledger)
+    settle(ledger, first, Ending.DONE)
+    assert waits(ledger, occurrence(3))
+    settle(ledger, second, Ending.DROP)
+    third = stored_task(ledger, occurrence(3))
     assert (third.due_at, third.deadline_at) == (clock.at, clock.at + 9_000)
 
 
-def test_what_waits_may_be_cancelled_and_goes_with_its_schedule(store: Ledger, clock: HandClock) -> None:
-    overlapping(store, clock, Overlap.QUEUE, "leased")
-    assert store.cancel("default", [occurrence(2)]) == [Reply.OK]
-    assert became(store) == [Became.LIVE, Became.CANCELLED]
+def test_what_waits_may_be_cancelled_and_goes_with_its_schedule(ledger: Ledger, clock: HandClock) -> None:
+    overlapping(ledger, clock, Overlap.QUEUE, "leased")
+    assert ledger.cancel("default", [occurrence(2)]) == [Reply.OK]
+    assert became(ledger) == [Became.LIVE, Became.CANCELLED]
     clock.advance(MINUTE)
-    fire(store)
-    assert waits(store, occurrence(3))
-    store.drop_schedule("default", "s")
-    assert stored_task(store, occurrence(3)).status is Status.CANCELLED
-    assert stored_task(store, occurrence(1)).status is Status.LEASED
+    fire(ledger)
+    assert waits(ledger, occurrence(3))
+    ledger.drop_schedule("default", "s")
+    assert stored_task(ledger, occurrence(3)).status is Status.CANCELLED
+    assert stored_task(ledger, occurrence(1)).status is Status.LEASED
 
 
-def test_what_waits_goes_on_waiting_through_a_change(store: Ledger, clock: HandClock) -> None:
-    overlapping(store, clock, Overlap.QUEUE, "leased")
-    now = replace(kept(store).progress, version=2)
-    store.put_schedule(series(overlap=Overlap.QUEUE, kind="other"), now, over=kept(store))
-    assert waits(store, occurrence(2))
-    store.cancel("default", [occurrence(1)], force=True)
-    assert not waits(store, occurrence(2))
+def test_what_waits_goes_on_waiting_through_a_change(ledger: Ledger, clock: HandClock) -> None:
+    overlapping(ledger, clock, Overlap.QUEUE, "leased")
+    now = replace(kept(ledger).progress, version=2)
+    ledger.put_schedule(series(overlap=Overlap.QUEUE, kind="other"), now, seen=kept(ledger))
+    assert waits(ledger, occurrence(2))
+    ledger.cancel("default", [occurrence(1)], force=True)
+    assert not waits(ledger, occurrence(2))
 
 
-def test_what_waits_may_be_moved_and_runs_beside_then(store: Ledger, clock: HandClock) -> None:
-    overlapping(store, clock, Overlap.QUEUE, "leased")
-    store.move("default", [Move(occurrence(2))])
-    assert ids(claim(store)) == [occurrence(2)]
+def test_what_waits_may_be_moved_and_runs_beside_then(ledger: Ledger, clock: HandClock) -> None:
+    overlapping(ledger, clock, Overlap.QUEUE, "leased")
+    ledger.move("default", [Move(occurrence(2))])
+    assert ids(claim(ledger)) == [occurrence(2)]
     clock.advance(MINUTE)
-    fire(store)
-    assert waits(store, occurrence(3))
-    store.cancel("default", [occurrence(1)], force=True)
-    assert waits(store, occurrence(3))
-    store.cancel("default", [occurrence(2)], force=True)
-    assert not waits(store, occurrence(3))
+    fire(ledger)
+    assert waits(ledger, occurrence(3))
+    ledger.cancel("default", [occurrence(1)], force=True)
+    assert waits(ledger, occurrence(3))
+    ledger.cancel("default", [occurrence(2)], force=True)
+    assert not waits(ledger, occurrence(3))
 
 
 @pytest.mark.parametrize("first", ["scheduled", "leased", "ended"])
-def test_replace_cancels_the_one_before(store: Ledger, clock: HandClock, first: str) -> None:
-    overlapping(store, clock, Overlap.REPLACE, first)
-    assert stored_task(store, occurrence(1)).status is (Status.DONE if first == "ended" else Status.CANCELLED)
-    assert became(store) == [Became.DONE if first == "ended" else Became.CANCELLED, Became.LIVE]
-    assert ids(claim(store)) == [occurrence(2)]
-    assert kept(store).progress.skipped == 0
+def test_replace_cancels_the_one_before(ledger: Ledger, clock: HandClock, first: str) -> None:
+    overlapping(ledger, clock, Overlap.REPLACE, first)
+    assert stored_task(ledger, occurrence(1)).status is (Status.DONE if first == "ended" else Status.CANCELLED)
+    assert became(ledger) == [Became.DONE if first == "ended" else Became.CANCELLED, Became.LIVE]
+    assert ids(claim(ledger)) == [occurrence(2)]
+    assert kept(ledger).progress.skipped == 0
 
 
-def test_replace_cancels_what_waits_by_the_policy_before_too(store: Ledger, clock: HandClock) -> None:
-    overlapping(store, clock, Overlap.QUEUE, "leased")
-    now = replace(kept(store).progress, version=2)
-    store.put_schedule(series(overlap=Overlap.REPLACE), now, over=kept(store))
-    fire(store)
-    assert became(store) == [Became.CANCELLED, Became.CANCELLED, Became.LIVE]
+def test_replace_cancels_what_waits_by_the_policy_before_too(ledger: Ledger, clock: HandClock) -> None:
+    overlapping(ledger, clock, Overlap.QUEUE, "leased")
+    now = replace(kept(ledger).progress, version=2)
+    ledger.put_schedule(series(overlap=Overlap.REPLACE), now, seen=kept(ledger))
+    fire(ledger)
+    assert became(ledger) == [Became.CANCELLED, Became.CANCELLED, Became.LIVE]
 
 
 @pytest.mark.parametrize(
@@ -611,198 +611,198 @@ def test_replace_cancels_what_waits_by_the_policy_before_too(store: Ledger, cloc
         (Overlap.REPLACE, [Became.CANCELLED, Became.CANCELLED, Became.LIVE]),
     ],
 )
-def test_several_in_one_step_overlap_as_in_several(store: Ledger, overlap: Overlap, found: list[Became]) -> None:
-    put(store, overlap=overlap)
-    fire(store, "s", *(START + n * MINUTE for n in (1, 2, 3)))
-    assert became(store) == found
+def test_several_in_one_step_overlap_as_in_several(ledger: Ledger, overlap: Overlap, found: list[Became]) -> None:
+    put(ledger, overlap=overlap)
+    fire(ledger, "s", *(START + n * MINUTE for n in (1, 2, 3)))
+    assert became(ledger) == found
 
 
-def test_a_backfill_adds_occurrences_of_its_series(store: Ledger, clock: HandClock) -> None:
-    put(store, overlap=Overlap.SKIP, at=START + 5 * MINUTE)
+def test_a_backfill_adds_occurrences_of_its_series(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger, overlap=Overlap.SKIP, at=START + 5 * MINUTE)
     fill = backfill_id("s", START)
-    put(store, fill, START + MINUTE, of="s", overlap=Overlap.SKIP)
-    assert fire(store, fill) is Fired.FIRED
+    put(ledger, fill, START + MINUTE, of="s", overlap=Overlap.SKIP)
+    assert fire(ledger, fill) is Fired.FIRED
     clock.advance(5 * MINUTE)
-    fire(store)
-    assert (became(store), became(store, fill)) == ([Became.SKIPPED], [Became.LIVE])
-    settle(store, claim(store)[0], Ending.DONE)
-    assert fire(store, fill, START + 2 * MINUTE) is Fired.FIRED
-    assert stored_task(store, occurrence(2)).group == "s"
+    fire(ledger)
+    assert (became(ledger), became(ledger, fill)) == ([Became.SKIPPED], [Became.LIVE])
+    settle(ledger, claim(ledger)[0], Ending.DONE)
+    assert fire(ledger, fill, START + 2 * MINUTE) is Fired.FIRED
+    assert stored_task(ledger, occurrence(2)).group == "s"
 
 
-def backfill(store: Ledger, overlap: Overlap, at: int = START + MINUTE) -> str:
+def backfill(ledger: Ledger, overlap: Overlap, at: int = START + MINUTE) -> str:
     """A schedule that is not due yet, and a backfill of it whose next time is `at`; answers the backfill's id."""
-    put(store, at=START + 60 * MINUTE, overlap=overlap)
-    put(store, backfill_id("s", START), at, of="s", overlap=overlap)
+    put(ledger, at=START + 60 * MINUTE, overlap=overlap)
+    put(ledger, backfill_id("s", START), at, of="s", overlap=overlap)
     return backfill_id("s", START)
 
 
 @pytest.mark.parametrize("overlap", [Overlap.ALLOW, Overlap.SKIP])
-def test_a_backfill_is_gone_with_the_step_that_adds_its_last(store: Ledger, overlap: Overlap) -> None:
-    fill = backfill(store, overlap)
-    one = kept(store, fill)
+def test_a_backfill_is_gone_with_the_step_that_adds_its_last(ledger: Ledger, overlap: Overlap) -> None:
+    fill = backfill(ledger, overlap)
+    one = kept(ledger, fill)
     over = replace(one.progress, nominal=None, next_at=NEVER)
     last = step(one, START + MINUTE, START + 2 * MINUTE)._replace(progress=over)
-    assert store.fire(SHARD, [last]) == [Fired.FIRED]
-    assert store.schedule("default", fill) is None
-    assert bool(store.get("default", occurrence(2))) == (overlap is Overlap.ALLOW)
-    store.fire(SHARD, [last])
-    assert store.stats(SHARD).scheduled == len(store.group("default", "s"))
-    assert put(store, fill, of="s") is Put.CREATED
+    assert ledger.fire(SHARD, [last]) == [Fired.FIRED]
+    assert ledger.schedule("default", fill) is None
+    assert bool(ledger.get("default", occurrence(2))) == (overlap is Overlap.ALLOW)
+    ledger.fire(SHARD, [last])
+    assert ledger.stats(SHARD).scheduled == len(ledger.group("default", "s"))
+    assert put(ledger, fill, of="s") is Put.CREATED
 
 
 @pytest.mark.parametrize("anew", [False, True], ids=["deleted", "added anew"])
 @pytest.mark.parametrize("moved_ms", [1, -60 * MINUTE], ids=["", "on a clock that went back"])
-def test_a_backfill_ends_with_its_series(store: Ledger, clock: HandClock, anew: bool, moved_ms: int) -> None:
-    fill = backfill(store, Overlap.ALLOW)
-    assert fire(store, fill) is Fired.FIRED
-    now = replace(kept(store).progress, version=2)
-    store.put_schedule(series(kind="other"), now, over=kept(store))
-    assert fire(store, fill) is Fired.FIRED, "a change is no end"
+def test_a_backfill_ends_with_its_series(ledger: Ledger, clock: HandClock, anew: bool, moved_ms: int) -> None:
+    fill = backfill(ledger, Overlap.ALLOW)
+    assert fire(ledger, fill) is Fired.FIRED
+    now = replace(kept(ledger).progress, version=2)
+    ledger.put_schedule(series(kind="other"), now, seen=kept(ledger))
+    assert fire(ledger, fill) is Fired.FIRED, "a change is no end"
     clock.at += moved_ms
-    store.drop_schedule("default", "s")
+    ledger.drop_schedule("default", "s")
     if anew:
-        put(store)
-    assert fire(store, fill) is Fired.STALE
-    assert store.schedule("default", fill) is None
-    assert ids(store.group("default", "s")) == [occurrence(1), occurrence(2)]
+        put(ledger)
+    assert fire(ledger, fill) is Fired.STALE
+    assert ledger.schedule("default", fill) is None
+    assert ids(ledger.group("default", "s")) == [occurrence(1), occurrence(2)]
 
 
-def test_a_backfill_goes_on_though_the_clock_went_back_before_it_began(store: Ledger, clock: HandClock) -> None:
-    put(store, at=START + 60 * MINUTE)
+def test_a_backfill_goes_on_though_the_clock_went_back_before_it_began(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger, at=START + 60 * MINUTE)
     clock.at -= 60 * MINUTE
-    fill = backfill(store, Overlap.ALLOW)
-    assert fire(store, fill) is Fired.FIRED
-    assert ids(store.group("default", "s")) == [occurrence(1)]
+    fill = backfill(ledger, Overlap.ALLOW)
+    assert fire(ledger, fill) is Fired.FIRED
+    assert ids(ledger.group("default", "s")) == [occurrence(1)]
 
 
-def test_a_time_that_a_backfill_and_its_series_add_at_once_is_the_firsts(store: Ledger) -> None:
-    fill = backfill(store, Overlap.ALLOW)
-    twice = [step(kept(store), START + MINUTE), step(kept(store, fill), due_at=START + 5 * MINUTE)]
-    assert store.fire(SHARD, twice) == [Fired.FIRED] * 2
-    assert stored_task(store, occurrence(1)).due_at == START + MINUTE
+def test_a_time_that_a_backfill_and_its_series_add_at_once_is_the_firsts(ledger: Ledger) -> None:
+    fill = backfill(ledger, Overlap.ALLOW)
+    twice = [step(kept(ledger), START + MINUTE), step(kept(ledger, fill), due_at=START + 5 * MINUTE)]
+    assert ledger.fire(SHARD, twice) == [Fired.FIRED] * 2
+    assert stored_task(ledger, occurrence(1)).due_at == START + MINUTE
 
 
-def test_what_a_backfill_leaves_out_is_counted_in_its_series(store: Ledger) -> None:
-    fill = backfill(store, Overlap.SKIP)
-    read = kept(store)
-    assert fire(store, fill, *(START + n * MINUTE for n in (1, 2, 3))) is Fired.FIRED
-    assert (kept(store).progress.skipped, kept(store).progress.recent) == (2, ())
-    assert store.fire(SHARD, [step(read)]) == [Fired.STALE], "it has read another count"
-    assert fire(store) is Fired.FIRED
-    assert kept(store).progress.skipped == 3
+def test_what_a_backfill_leaves_out_is_counted_in_its_series(ledger: Ledger) -> None:
+    fill = backfill(ledger, Overlap.SKIP)
+    read = kept(ledger)
+    assert fire(ledger, fill, *(START + n * MINUTE for n in (1, 2, 3))) is Fired.FIRED
+    assert (kept(ledger).progress.skipped, kept(ledger).progress.recent) == (2, ())
+    assert ledger.fire(SHARD, [step(read)]) == [Fired.STALE], "it has read another count"
+    assert fire(ledger) is Fired.FIRED
+    assert kept(ledger).progress.skipped == 3
 
 
-def test_a_backfill_that_queues_runs_its_occurrences_one_after_another(store: Ledger, clock: HandClock) -> None:
-    fill = backfill(store, Overlap.QUEUE)
+def test_a_backfill_that_queues_runs_its_occurrences_one_after_another(ledger: Ledger, clock: HandClock) -> None:
+    fill = backfill(ledger, Overlap.QUEUE)
     clock.advance(10 * MINUTE)
     for n in range(1, 4):
-        assert fire(store, fill) is Fired.FIRED
-        [task] = claim(store, lease_ms=120 * MINUTE)
+        assert fire(ledger, fill) is Fired.FIRED
+        [task] = claim(ledger, lease_ms=120 * MINUTE)
         assert task.id == occurrence(n)
-        before = kept(store, fill)
+        before = kept(ledger, fill)
         for later, next_look in [(0, 1_000), (5_000, 1_000), (55_000, 6_000), (59 * MINUTE, MINUTE)]:
             clock.advance(later)
-            assert fire(store, fill) is Fired.STALE
-            put_off = kept(store, fill)
+            assert fire(ledger, fill) is Fired.STALE
+            put_off = kept(ledger, fill)
             assert put_off == before._replace(progress=replace(before.progress, next_at=clock.at + next_look))
-            assert fill not in ids(due(store))
-        settle(store, task, Ending.DONE)
-    fire(store)
-    fire(store)
+            assert fill not in ids(due(ledger))
+        settle(ledger, task, Ending.DONE)
+    fire(ledger)
+    fire(ledger)
     for _ in range(2):
-        assert fire(store, fill) is Fired.STALE, "one of the series' own is live, and one waited for that"
-        settle(store, claim(store)[0], Ending.DONE)
-    assert fire(store, fill) is Fired.FIRED
-    assert {task.status for task in store.group("default", "s")} == {Status.DONE, Status.SCHEDULED}
-    assert kept(store).progress.skipped == 0
+        assert fire(ledger, fill) is Fired.STALE, "one of the series' own is live, and one waited for that"
+        settle(ledger, claim(ledger)[0], Ending.DONE)
+    assert fire(ledger, fill) is Fired.FIRED
+    assert {task.status for task in ledger.group("default", "s")} == {Status.DONE, Status.SCHEDULED}
+    assert kept(ledger).progress.skipped == 0
 
 
 # Ends
 
 
 def settled(how: Ending, **fields: object) -> Callable[[Ledger, HandClock], None]:
-    def end(store: Ledger, _clock: HandClock) -> None:
-        settle(store, claim(store)[0], how, **fields)
+    def end(ledger: Ledger, _clock: HandClock) -> None:
+        settle(ledger, claim(ledger)[0], how, **fields)
 
     return end
 
 
-def out_of_attempts(store: Ledger, clock: HandClock) -> None:
+def out_of_attempts(ledger: Ledger, clock: HandClock) -> None:
     for _ in range(STEADY.max_attempts):
-        settle(store, claim(store)[0], Ending.RETRY)
+        settle(ledger, claim(ledger)[0], Ending.RETRY)
         clock.advance(10 * MINUTE)
 
 
-def cancelled(store: Ledger, _clock: HandClock) -> None:
-    store.cancel("default", [occurrence(1)])
+def cancelled(ledger: Ledger, _clock: HandClock) -> None:
+    ledger.cancel("default", [occurrence(1)])
 
 
-def taken_away(store: Ledger, _clock: HandClock) -> None:
-    claim(store)
-    store.cancel("default", [occurrence(1)], force=True)
+def taken_away(ledger: Ledger, _clock: HandClock) -> None:
+    claim(ledger)
+    ledger.cancel("default", [occurrence(1)], force=True)
 
 
-def cancelled_with_others(store: Ledger, _clock: HandClock) -> None:
-    store.bulk("default", Bulk(Act.CANCEL, (Status.SCHEDULED,), group="s", limit=1))
+def cancelled_with_others(ledger: Ledger, _clock: HandClock) -> None:
+    ledger.bulk("default", Bulk(Act.CANCEL, (Status.SCHEDULED,), group="s", limit=1))
 
 
-def purged(store: Ledger, _clock: HandClock) -> None:
-    store.bulk("default", Bulk(Act.DELETE, (Status.SCHEDULED,), limit=1))
+def purged(ledger: Ledger, _clock: HandClock) -> None:
+    ledger.bulk("default", Bulk(Act.DELETE, (Status.SCHEDULED,), limit=1))
 
 
-def lapsed_and_swept(store: Ledger, clock: HandClock) -> None:
+def lapsed_and_swept(ledger: Ledger, clock: HandClock) -> None:
     for _ in range(STEADY.max_attempts):
-        claim(store)
+        claim(ledger)
         clock.advance(LEASE_MS)
-        store.sweep(SHARD, retention_ms=60 * MINUTE)
+        ledger.sweep(SHARD, retention_ms=60 * MINUTE)
         clock.advance(10 * MINUTE)
 
 
-def lapsed_and_claimed(store: Ledger, clock: HandClock) -> None:
-    while stored_task(store, occurrence(1)).status is not Status.DEAD:
-        claim(store, limit=1)
+def lapsed_and_claimed(ledger: Ledger, clock: HandClock) -> None:
+    while stored_task(ledger, occurrence(1)).status is not Status.DEAD:
+        claim(ledger, limit=1)
         clock.advance(10 * MINUTE)
 
 
-def lapsed_and_taken(store: Ledger, clock: HandClock) -> None:
+def lapsed_and_taken(ledger: Ledger, clock: HandClock) -> None:
     for _ in range(STEADY.max_attempts):
-        claim(store)
+        claim(ledger)
         clock.advance(LEASE_MS)
-        store.take("default", "nothing", lease_ms=LEASE_MS)
+        ledger.take("default", "nothing", lease_ms=LEASE_MS)
         clock.advance(10 * MINUTE)
 
 
-def expired(store: Ledger, clock: HandClock) -> None:
+def expired(ledger: Ledger, clock: HandClock) -> None:
     clock.advance(60 * MINUTE)
-    store.claim(SHARD, 1, lease_ms=LEASE_MS)
+    ledger.claim(SHARD, 1, lease_ms=LEASE_MS)
 
 
-def begun_too_late(store: Ledger, clock: HandClock) -> None:
-    [task] = store.claim(SHARD, 1, lease_ms=60 * MINUTE, deliveries={"work": Delivery("t", 9, 90 * MINUTE)}).tasks
+def begun_too_late(ledger: Ledger, clock: HandClock) -> None:
+    [task] = ledger.claim(SHARD, 1, lease_ms=60 * MINUTE, deliveries={"work": Delivery("t", 9, 90 * MINUTE)}).tasks
     clock.advance(60 * MINUTE)
-    store.begin(SHARD, [lease_of(task)], LEASE_MS, [bytes(8)])
+    ledger.begin(SHARD, [lease_of(task)], LEASE_MS, [bytes(8)])
 
 
-def undelivered(store: Ledger, clock: HandClock) -> None:
+def undelivered(ledger: Ledger, clock: HandClock) -> None:
     for _ in range(20):
         given = {"work": Delivery("t", 9, LEASE_MS)}
-        assert store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=given).tasks
+        assert ledger.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=given).tasks
         clock.advance(LEASE_MS)
-        store.sweep(SHARD, retention_ms=24 * 60 * MINUTE)
+        ledger.sweep(SHARD, retention_ms=24 * 60 * MINUTE)
         clock.advance(10 * MINUTE)
 
 
-def replaced_while_it_ran(store: Ledger, _clock: HandClock) -> None:
-    [task] = claim(store)
-    store.add([new(occurrence(1), on_duplicate=OnDuplicate.REPLACE, group="s")])
-    settle(store, task, Ending.DONE)
-    settle(store, claim(store, limit=1)[0], Ending.DROP)
+def replaced_while_it_ran(ledger: Ledger, _clock: HandClock) -> None:
+    [task] = claim(ledger)
+    ledger.add([new(occurrence(1), on_duplicate=OnDuplicate.REPLACE, group="s")])
+    settle(ledger, task, Ending.DONE)
+    settle(ledger, claim(ledger, limit=1)[0], Ending.DROP)
 
 
-def debounced(store: Ledger, _clock: HandClock) -> None:
-    store.add([new(occurrence(1), on_duplicate=OnDuplicate.DEBOUNCE, group="s")])
-    settle(store, claim(store)[0], Ending.DONE)
+def debounced(ledger: Ledger, _clock: HandClock) -> None:
+    ledger.add([new(occurrence(1), on_duplicate=OnDuplicate.DEBOUNCE, group="s")])
+    settle(ledger, claim(ledger)[0], Ending.DONE)
 
 
 ENDS: dict[str, tuple[Callable[[Ledger, HandClock], None], Became]] = {
@@ -826,141 +826,141 @@ ENDS: dict[str, tuple[Callable[[Ledger, HandClock], None], Became]] = {
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_each_way_to_end_is_noted_and_frees_what_waits(store: Ledger, clock: HandClock, how: str) -> None:
+def test_each_way_to_end_is_noted_and_frees_what_waits(ledger: Ledger, clock: HandClock, how: str) -> None:
     end, expected = ENDS[how]
     deadline = 30 * MINUTE if "deadline" in how else None
-    put(store, overlap=Overlap.QUEUE, deadline_ms=deadline)
+    put(ledger, overlap=Overlap.QUEUE, deadline_ms=deadline)
     clock.advance(MINUTE)
-    fire(store)
-    fire(store)
-    assert waits(store, occurrence(2))
-    store.await_ends(SHARD, [], 24 * 60 * MINUTE)
-    end(store, clock)
-    assert became(store) == [expected, Became.LIVE]
-    second = stored_task(store, occurrence(2))
+    fire(ledger)
+    fire(ledger)
+    assert waits(ledger, occurrence(2))
+    ledger.await_ends(SHARD, [], 24 * 60 * MINUTE)
+    end(ledger, clock)
+    assert became(ledger) == [expected, Became.LIVE]
+    second = stored_task(ledger, occurrence(2))
     assert second.due_at <= clock.at
     if second.status is Status.SCHEDULED:
-        [second] = claim(store)
-    settle(store, second, Ending.DONE)
-    assert became(store) == [expected, Became.DONE]
+        [second] = claim(ledger)
+    settle(ledger, second, Ending.DONE)
+    assert became(ledger) == [expected, Became.DONE]
 
 
 @pytest.mark.parametrize("how", ["retried", "again", "released", "moved", "saved"])
-def test_what_is_no_end_frees_nothing(store: Ledger, clock: HandClock, how: str) -> None:
-    overlapping(store, clock, Overlap.QUEUE, "scheduled")
-    [task] = claim(store)
+def test_what_is_no_end_frees_nothing(ledger: Ledger, clock: HandClock, how: str) -> None:
+    overlapping(ledger, clock, Overlap.QUEUE, "scheduled")
+    [task] = claim(ledger)
     if how == "moved":
-        store.move("default", [Move(task.id, force=True, delay_ms=MINUTE)])
+        ledger.move("default", [Move(task.id, force=True, delay_ms=MINUTE)])
     elif how == "saved":
-        store.save(SHARD, lease_of(task), "1")
+        ledger.save(SHARD, lease_of(task), "1")
     else:
-        settle(store, task, {"retried": Ending.RETRY, "again": Ending.AGAIN, "released": Ending.RELEASE}[how])
-    assert waits(store, occurrence(2))
-    assert became(store) == [Became.LIVE, Became.LIVE]
+        settle(ledger, task, {"retried": Ending.RETRY, "again": Ending.AGAIN, "released": Ending.RELEASE}[how])
+    assert waits(ledger, occurrence(2))
+    assert became(ledger) == [Became.LIVE, Became.LIVE]
 
 
-def test_a_death_a_replay_and_a_deletion_leave_the_series_as_it_is(store: Ledger, clock: HandClock) -> None:
-    put(store)
+def test_a_death_a_replay_and_a_deletion_leave_the_series_as_it_is(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger)
     clock.advance(MINUTE)
-    fire(store)
-    settle(store, claim(store)[0], Ending.DROP)
-    before = kept(store)
-    store.replay("default", [occurrence(1)])
-    assert became(store) == [Became.LIVE]
-    settle(store, claim(store)[0], Ending.DROP)
-    assert kept(store) == before
-    store.cancel("default", [occurrence(1)])
-    assert store.get("default", occurrence(1)) is None
-    assert kept(store) == before
-    assert became(store) == [Became.DEAD]
+    fire(ledger)
+    settle(ledger, claim(ledger)[0], Ending.DROP)
+    before = kept(ledger)
+    ledger.replay("default", [occurrence(1)])
+    assert became(ledger) == [Became.LIVE]
+    settle(ledger, claim(ledger)[0], Ending.DROP)
+    assert kept(ledger) == before
+    ledger.cancel("default", [occurrence(1)])
+    assert ledger.get("default", occurrence(1)) is None
+    assert kept(ledger) == before
+    assert became(ledger) == [Became.DEAD]
     clock.advance(MINUTE)
-    assert fire(store) is Fired.FIRED
+    assert fire(ledger) is Fired.FIRED
 
 
 REVIVED: dict[str, Callable[[Ledger], object]] = {
-    "replayed": lambda store: store.replay("default", [occurrence(1)]),
-    "moved": lambda store: store.move("default", [Move(occurrence(1), revive=True)]),
-    "replaced": lambda store: store.add([new(occurrence(1), on_duplicate=OnDuplicate.REPLACE, group="s")]),
+    "replayed": lambda ledger: ledger.replay("default", [occurrence(1)]),
+    "moved": lambda ledger: ledger.move("default", [Move(occurrence(1), revive=True)]),
+    "replaced": lambda ledger: ledger.add([new(occurrence(1), on_duplicate=OnDuplicate.REPLACE, group="s")]),
 }
 
 
 @pytest.mark.parametrize("how", REVIVED)
 def test_an_occurrence_that_lives_again_is_seen_and_may_end_otherwise(
-    store: Ledger, clock: HandClock, how: str
+    ledger: Ledger, clock: HandClock, how: str
 ) -> None:
     before, after = (Ending.DONE, Ending.DROP) if how == "moved" else (Ending.DROP, Ending.DONE)
-    put(store, overlap=Overlap.SKIP)
+    put(ledger, overlap=Overlap.SKIP)
     clock.advance(MINUTE)
-    fire(store)
-    settle(store, claim(store)[0], before)
-    add(store, "beside")
-    settle(store, claim(store)[0], before)
-    REVIVED[how](store)
-    REVIVED[how](store)
-    assert became(store) == [Became.LIVE]
-    fire(store)
-    assert became(store) == [Became.LIVE, Became.SKIPPED]
-    settle(store, claim(store)[0], after)
-    assert became(store) == [Became.DEAD if how == "moved" else Became.DONE, Became.SKIPPED]
-    fire(store)
-    assert became(store)[-1] is Became.LIVE
+    fire(ledger)
+    settle(ledger, claim(ledger)[0], before)
+    add(ledger, "beside")
+    settle(ledger, claim(ledger)[0], before)
+    REVIVED[how](ledger)
+    REVIVED[how](ledger)
+    assert became(ledger) == [Became.LIVE]
+    fire(ledger)
+    assert became(ledger) == [Became.LIVE, Became.SKIPPED]
+    settle(ledger, claim(ledger)[0], after)
+    assert became(ledger) == [Became.DEAD if how == "moved" else Became.DONE, Became.SKIPPED]
+    fire(ledger)
+    assert became(ledger)[-1] is Became.LIVE
 
 
-def test_an_end_or_a_replay_while_it_fires_is_not_lost(store: Ledger, clock: HandClock) -> None:
-    put(store, overlap=Overlap.QUEUE)
+def test_an_end_or_a_replay_while_it_fires_is_not_lost(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger, overlap=Overlap.QUEUE)
     clock.advance(MINUTE)
-    fire(store)
+    fire(ledger)
     for end, now in [
-        (lambda: settle(store, claim(store)[0], Ending.DROP), Became.DEAD),
-        (lambda: store.replay("default", [occurrence(1)]), Became.LIVE),
+        (lambda: settle(ledger, claim(ledger)[0], Ending.DROP), Became.DEAD),
+        (lambda: ledger.replay("default", [occurrence(1)]), Became.LIVE),
     ]:
-        read = kept(store)
+        read = kept(ledger)
         end()
         clock.advance(MINUTE)
-        assert store.fire(SHARD, [step(read)]) == [Fired.FIRED]
-        assert became(store)[0] is now
+        assert ledger.fire(SHARD, [step(read)]) == [Fired.FIRED]
+        assert became(ledger)[0] is now
 
 
-def test_occurrences_of_any_distance_are_noted_with_what_they_stand_for(store: Ledger, clock: HandClock) -> None:
+def test_occurrences_of_any_distance_are_noted_with_what_they_stand_for(ledger: Ledger, clock: HandClock) -> None:
     places = [(250, 0), (1, 3), (999, 0), (60_999, 12), (120_999, 0), (180_999, 1), (180_998, 0)]
     recent = [Occurrence(START + at, Became.LIVE, besides) for at, besides in places]
-    put(store, "s", recent[0].nominal)
+    put(ledger, "s", recent[0].nominal)
     clock.advance(4 * MINUTE)
     for count, one in enumerate(recent, 1):
-        firing = step(kept(store), one.nominal, due_at=clock.at)
+        firing = step(kept(ledger), one.nominal, due_at=clock.at)
         after = replace(firing.progress, recent=tuple(recent[:count]))
-        assert store.fire(SHARD, [firing._replace(progress=after)]) == [Fired.FIRED]
-    assert kept(store).progress.recent == tuple(recent)
-    read = kept(store)
-    for task in claim(store):
+        assert ledger.fire(SHARD, [firing._replace(progress=after)]) == [Fired.FIRED]
+    assert kept(ledger).progress.recent == tuple(recent)
+    read = kept(ledger)
+    for task in claim(ledger):
         if task.id != occurrence_id("s", recent[3].nominal):
-            settle(store, task, Ending.DONE)
+            settle(ledger, task, Ending.DONE)
     ended = [one if place == 3 else replace(one, became=Became.DONE) for place, one in enumerate(recent)]
-    assert kept(store).progress.recent == tuple(ended)
+    assert kept(ledger).progress.recent == tuple(ended)
     later = START + 5 * MINUTE
-    assert store.fire(SHARD, [step(read, later)]) == [Fired.FIRED], "its ends are taken over"
-    assert kept(store).progress.recent == (*ended, Occurrence(later, Became.LIVE))
+    assert ledger.fire(SHARD, [step(read, later)]) == [Fired.FIRED], "its ends are taken over"
+    assert kept(ledger).progress.recent == (*ended, Occurrence(later, Became.LIVE))
     assert occurrence_id("s", recent[0].nominal).endswith(".250Z")
 
 
 @pytest.mark.parametrize("at", [0, 951_782_400_000, 4_107_542_399_000, 1_709_164_800_000, 1_740_787_199_000])
-def test_occurrences_of_any_day_are_noted(store: Ledger, at: int) -> None:
-    put(store, "s", at)
-    fire(store)
-    store.cancel("default", [occurrence_id("s", at)])
-    assert kept(store).progress.recent == (Occurrence(at, Became.CANCELLED),)
+def test_occurrences_of_any_day_are_noted(ledger: Ledger, at: int) -> None:
+    put(ledger, "s", at)
+    fire(ledger)
+    ledger.cancel("default", [occurrence_id("s", at)])
+    assert kept(ledger).progress.recent == (Occurrence(at, Became.CANCELLED),)
 
 
-def test_an_id_like_an_occurrences_is_no_occurrence(store: Ledger) -> None:
-    put(store, overlap=Overlap.QUEUE)
-    add(store, occurrence(1), group="s")
-    add(store, "x@y", group="s")
-    fire(store)
-    [first, other] = claim(store)
-    before = kept(store)
+def test_an_id_like_an_occurrences_is_no_occurrence(ledger: Ledger) -> None:
+    put(ledger, overlap=Overlap.QUEUE)
+    add(ledger, occurrence(1), group="s")
+    add(ledger, "x@y", group="s")
+    fire(ledger)
+    [first, other] = claim(ledger)
+    before = kept(ledger)
     for task in (first, other):
-        settle(store, task, Ending.DONE)
-    assert kept(store) == before
+        settle(ledger, task, Ending.DONE)
+    assert kept(ledger) == before
 
 
 # Quotas
@@ -975,7 +975,7 @@ def test_a_schedule_is_counted_among_the_bytes_of_its_tenant(limited: Ledger) ->
         put(limited, "b", tenant="acme", payload=f'"{6_000 * "x"}"')
     assert put(limited, "b", tenant="other", payload=PAGE) is Put.CREATED
     changed = series("a", tenant="acme", payload="1")
-    assert limited.put_schedule(changed, begun(version=2), over=kept(limited, "a", "acme")).put is Put.CHANGED
+    assert limited.put_schedule(changed, begun(version=2), seen=kept(limited, "a", "acme")).put is Put.CHANGED
     assert put(limited, "b", tenant="acme", payload=PAGE) is Put.CREATED
     limited.drop_schedule("default", "b", "acme")
     assert put(limited, "c", tenant="acme", payload=PAGE) is Put.CREATED
@@ -1042,18 +1042,18 @@ def test_only_what_takes_anothers_place_needs_no_room_beside_it(
 # Broken records, and what must not reach a schedule
 
 
-def test_no_verb_on_tasks_reaches_a_schedule(store: Ledger) -> None:
-    put(store)
-    put(store, tenant="acme")
+def test_no_verb_on_tasks_reaches_a_schedule(ledger: Ledger) -> None:
+    put(ledger)
+    put(ledger, tenant="acme")
     for id in ("s", "*/-/s", "-/s", "s@x"):
-        assert store.get("default", id) is None
-        assert store.cancel("default", [id], force=True) == [Reply.ABSENT]
-        assert store.move("default", [Move(id, force=True)]) == [Reply.ABSENT]
-        assert store.replay("default", [id]) == [Reply.ABSENT]
-        assert store.take("default", id, lease_ms=LEASE_MS, group="s") is None
-    store.add([new("alone", group="s")], unique=UniqueCondition("s", 0))
-    assert stored_task(store, "alone").group == "s"
-    assert kept(store).schedule == series()
+        assert ledger.get("default", id) is None
+        assert ledger.cancel("default", [id], force=True) == [Reply.ABSENT]
+        assert ledger.move("default", [Move(id, force=True)]) == [Reply.ABSENT]
+        assert ledger.replay("default", [id]) == [Reply.ABSENT]
+        assert ledger.take("default", id, lease_ms=LEASE_MS, group="s") is None
+    ledger.add([new("alone", group="s")], unique=UniqueCondition("s", 0))
+    assert stored_task(ledger, "alone").group == "s"
+    assert kept(ledger).schedule == series()
 
 
 @pytest.mark.parametrize("tenant", ["*", "*/-", "-/s", "", "a*"])
@@ -1074,17 +1074,17 @@ def test_no_client_names_a_schedule_by_a_tasks_id(id: str) -> None:
             client.add(kind="work", payload={}, group=id)
 
 
-def test_retention_and_replies_of_others_do_not_touch_schedules(store: Ledger, clock: HandClock) -> None:
-    put(store)
+def test_retention_and_replies_of_others_do_not_touch_schedules(ledger: Ledger, clock: HandClock) -> None:
+    put(ledger)
     clock.advance(MINUTE)
-    fire(store)
-    settle(store, claim(store)[0], Ending.DONE)
+    fire(ledger)
+    settle(ledger, claim(ledger)[0], Ending.DONE)
     clock.advance(MINUTE - 1)
-    swept = store.sweep(SHARD, retention_ms=1)
+    swept = ledger.sweep(SHARD, retention_ms=1)
     assert (swept.pruned, swept.bell_at) == (1, START + 2 * MINUTE)
-    assert became(store) == [Became.DONE]
-    assert fire(store, "s", START + MINUTE) is Fired.FIRED
-    assert stored_task(store, occurrence(1)).status is Status.SCHEDULED
+    assert became(ledger) == [Became.DONE]
+    assert fire(ledger, "s", START + MINUTE) is Fired.FIRED
+    assert stored_task(ledger, occurrence(1)).status is Status.SCHEDULED
 
 
 def test_a_schedule_is_in_the_shard_of_its_occurrences(sharded: Ledger) -> None:
@@ -1097,10 +1097,10 @@ def test_a_schedule_is_in_the_shard_of_its_occurrences(sharded: Ledger) -> None:
     assert isinstance(sharded.shard_of("default", "", "s-1"), Shard)
 
 
-def test_a_rule_of_whole_milliseconds_and_a_policy_are_kept(store: Ledger) -> None:
+def test_a_rule_of_whole_milliseconds_and_a_policy_are_kept(ledger: Ledger) -> None:
     asked = series(rule=Rule(Every(1_001), START + 3), retry=replace(STEADY, factor=1.25))
-    store.put_schedule(asked, begun())
-    assert kept(store).schedule == asked
+    ledger.put_schedule(asked, begun())
+    assert kept(ledger).schedule == asked
 
 
 # What a caller names, what the ledger keeps and what a release without `auto` reads of it.
@@ -1115,19 +1115,19 @@ NAMED = [
 
 @pytest.mark.parametrize(("cron", "gap", "fold", "gap_used", "fold_used"), NAMED)
 def test_auto_is_kept_beside_what_an_earlier_release_reads(
-    store: Ledger, cron: str, gap: Gap, fold: Fold, gap_used: Gap, fold_used: Fold
+    ledger: Ledger, cron: str, gap: Gap, fold: Fold, gap_used: Gap, fold_used: Fold
 ) -> None:
-    put(store, rule=Rule(Cron(cron), START, "Europe/Vienna", gap=gap, fold=fold))
-    rule = kept(store).schedule.rule
+    put(ledger, rule=Rule(Cron(cron), START, "Europe/Vienna", gap=gap, fold=fold))
+    rule = kept(ledger).schedule.rule
     assert (rule.gap, rule.fold, rule.gap_used, rule.fold_used) == (gap, fold, gap_used, fold_used)
-    definition = store.get(SHARD.queue, "-/s", TENANT).payload_json  # type: ignore[union-attr]
+    definition = ledger.get(SHARD.queue, "-/s", TENANT).payload_json  # type: ignore[union-attr]
     written = json.loads(definition)[0]
     assert (written.get("g", "shift"), written.get("f", "first")) == (gap_used, fold_used)
 
 
 @pytest.mark.parametrize("cron", ["0 * * * *", "30 2 * * *"])
-def test_a_schedule_without_auto_is_the_same_one_if_it_is_added_again(store: Ledger, cron: str) -> None:
-    verbs = Schedules(store, Calendar(), lambda task: task)
+def test_a_schedule_without_auto_is_the_same_one_if_it_is_added_again(ledger: Ledger, cron: str) -> None:
+    verbs = Schedules(ledger, Calendar(), lambda task: task)
     former = Rule(Cron(cron), START, "Europe/Vienna", gap=Gap.SHIFT, fold=Fold.FIRST)
     verbs.add(series(rule=former))
     again = series(rule=replace(former, gap=Gap.AUTO, fold=Fold.AUTO))

@@ -55,38 +55,38 @@ LARGE = '"' + 3_000 * "x" + '"'
 
 
 @pytest.fixture
-def store(redis_client: redis.Redis, clock: HandClock) -> Ledger:
+def ledger(redis_client: redis.Redis, clock: HandClock) -> Ledger:
     return Ledger(redis_client, travel=clock)
 
 
 def test_what_is_sent_again_after_a_lost_reply_is_done_once(redis_server: RedisServer, clock: HandClock) -> None:
     with LossyProxy(redis_server.socket) as proxy, connect(proxy.url) as client:
-        store = Ledger(client, travel=clock)
-        put(store, "loaded")
-        store.fire(SHARD, [])
-        store.drop_schedule("default", "loaded")
+        ledger = Ledger(client, travel=clock)
+        put(ledger, "loaded")
+        ledger.fire(SHARD, [])
+        ledger.drop_schedule("default", "loaded")
         fire_nothing = [step(StoredSchedule(series("none"), begun(), 1, 1))]
-        assert store.fire(SHARD, fire_nothing) == [Fired.STALE]
+        assert ledger.fire(SHARD, fire_nothing) == [Fired.STALE]
         proxy.lose_next_reply()
-        assert put(store) is Put.CREATED
+        assert put(ledger) is Put.CREATED
         proxy.lose_next_reply()
-        assert store.put_schedule(series(kind="x"), begun(version=2), over=kept(store)).put is Put.CHANGED
+        assert ledger.put_schedule(series(kind="x"), begun(version=2), seen=kept(ledger)).put is Put.CHANGED
         proxy.lose_next_reply()
-        assert fire(store, "s", START + MINUTE, START + 2 * MINUTE) is Fired.FIRED
-        assert (store.stats(SHARD).scheduled, kept(store).progress.fired) == (2, 2)
+        assert fire(ledger, "s", START + MINUTE, START + 2 * MINUTE) is Fired.FIRED
+        assert (ledger.stats(SHARD).scheduled, kept(ledger).progress.fired) == (2, 2)
         proxy.lose_next_reply()
         with pytest.raises(StoreUnavailable):
-            store.drop_schedule("default", "s")
-        assert store.schedule("default", "s") is None
+            ledger.drop_schedule("default", "s")
+        assert ledger.schedule("default", "s") is None
         assert proxy.lost == 4
 
 
 def test_a_schedule_whose_record_is_broken_delays_no_other_and_can_be_dropped(
-    store: Ledger, redis_client: redis.Redis, clock: HandClock
+    ledger: Ledger, redis_client: redis.Redis, clock: HandClock
 ) -> None:
     names = ["cut off", "nonsense", "no definition", "no state", "whole"]
     for place, id in enumerate(names):
-        put(store, id.replace(" ", "-"), START + MINUTE + place)
+        put(ledger, id.replace(" ", "-"), START + MINUTE + place)
     for sid, data in redis_client.hgetall(KEYS.tasks).items():
         broken = {
             b"cut-off": data[:-40],
@@ -96,46 +96,46 @@ def test_a_schedule_whose_record_is_broken_delays_no_other_and_can_be_dropped(
         }
         redis_client.hset(KEYS.tasks, sid, broken.get(sid.rpartition(b"/")[2], data))
     with pytest.raises(TaskDamaged):
-        store.schedule("default", "cut-off")
-    assert ids(store.schedules("default", "", 10).schedules) == ["whole"]
+        ledger.schedule("default", "cut-off")
+    assert ids(ledger.schedules("default", "", 10).schedules) == ["whole"]
     clock.advance(2 * MINUTE)
-    assert ids(due(store)) == ["whole"]
-    assert fire(store, "whole") is Fired.FIRED
+    assert ids(due(ledger)) == ["whole"]
+    assert fire(ledger, "whole") is Fired.FIRED
     off = {redis_client.zscore(KEYS.due(TENANT), stored_schedule("-", id.replace(" ", "-"))) for id in names[:-1]}
     assert off == {clock.at + MINUTE}
-    assert redis_client.zscore(KEYS.heads, TENANT) == kept(store, "whole").progress.next_at
+    assert redis_client.zscore(KEYS.heads, TENANT) == kept(ledger, "whole").progress.next_at
     with pytest.raises(TaskDamaged, match="delete"):
-        put(store, "cut-off")
+        put(ledger, "cut-off")
     for id in names[:-1]:
-        assert store.drop_schedule("default", id.replace(" ", "-"))
-    assert store.stats(SHARD).scheduled == 1
+        assert ledger.drop_schedule("default", id.replace(" ", "-"))
+    assert ledger.stats(SHARD).scheduled == 1
 
 
 def test_what_waits_is_due_at_the_next_step_where_the_record_before_it_is_lost(
-    store: Ledger, redis_client: redis.Redis
+    ledger: Ledger, redis_client: redis.Redis
 ) -> None:
-    put(store, overlap=Overlap.QUEUE)
-    fire(store)
-    fire(store)
+    put(ledger, overlap=Overlap.QUEUE)
+    fire(ledger)
+    fire(ledger)
     redis_client.hdel(KEYS.tasks, f"-/{occurrence(1)}")
     redis_client.zrem(KEYS.due("-"), f"-/{occurrence(1)}")
     redis_client.zrem(KEYS.groups, f"-/s\0-/{occurrence(1)}")
-    assert waits(store, occurrence(2))
-    fire(store)
-    assert not waits(store, occurrence(2))
-    assert waits(store, occurrence(3))
+    assert waits(ledger, occurrence(2))
+    fire(ledger)
+    assert not waits(ledger, occurrence(2))
+    assert waits(ledger, occurrence(3))
     redis_ledger.check(redis_client)
 
 
 def test_a_page_reads_its_own_ids_alone_where_schedules_are_counted(redis_client: redis.Redis) -> None:
-    store = Ledger(redis_client)
-    store.configure("default", {"tenant_max_schedules": 10_000})
+    ledger = Ledger(redis_client)
+    ledger.configure("default", {"tenant_max_schedules": 10_000})
     for n in range(1_200):
-        put(store, f"s-{n:04}", tenant="acme")
-    while store.sweep(SHARD, retention_ms=MINUTE).more:
+        put(ledger, f"s-{n:04}", tenant="acme")
+    while ledger.sweep(SHARD, retention_ms=MINUTE).more:
         pass
     redis_client.config_resetstat()
-    page = store.schedules("default", "s-0499", 10, "acme")
+    page = ledger.schedules("default", "s-0499", 10, "acme")
     assert (ids(page.schedules), page.next) == ([f"s-{n:04}" for n in range(500, 510)], "s-0509")
     stats = redis_client.info("commandstats")
     made = {name.removeprefix("cmdstat_"): int(stat["calls"]) for name, stat in stats.items()}
@@ -143,22 +143,22 @@ def test_a_page_reads_its_own_ids_alone_where_schedules_are_counted(redis_client
     assert not {"evalsha", "evalsha_ro", "zrange"} & made.keys()
 
 
-def filled(store: Ledger, count: int = 30) -> list[StoredSchedule]:
+def filled(ledger: Ledger, count: int = 30) -> list[StoredSchedule]:
     """Schedules of two tenants, some of which have fired, some that are over, with occurrences in several states."""
     for n in range(count):
-        put(store, f"s-{n}", overlap=Overlap.QUEUE, payload=LARGE if n % 3 else "1")
-        put(store, f"s-{n}", tenant="acme", at=NEVER if n % 2 else START + MINUTE)
+        put(ledger, f"s-{n}", overlap=Overlap.QUEUE, payload=LARGE if n % 3 else "1")
+        put(ledger, f"s-{n}", tenant="acme", at=NEVER if n % 2 else START + MINUTE)
         for _ in range(n % 4):
-            fire(store, f"s-{n}")
-    shards = {store.shard_of("default", "", f"s-{n}") for n in range(count)}
+            fire(ledger, f"s-{n}")
+    shards = {ledger.shard_of("default", "", f"s-{n}") for n in range(count)}
     for shard in shards:
-        for task in store.claim(shard, 5, lease_ms=LEASE_MS).tasks:
-            store.settle(shard, [ending(task, Ending.DONE)])
-    return every(store)
+        for task in ledger.claim(shard, 5, lease_ms=LEASE_MS).tasks:
+            ledger.settle(shard, [ending(task, Ending.DONE)])
+    return every(ledger)
 
 
-def every(store: Ledger) -> list[StoredSchedule]:
-    return [one for tenant in ("-", "acme") for one in store.schedules("default", "", 1_000, tenant).schedules]
+def every(ledger: Ledger) -> list[StoredSchedule]:
+    return [one for tenant in ("-", "acme") for one in ledger.schedules("default", "", 1_000, tenant).schedules]
 
 
 def sharded(client: redis.Redis, count: int) -> Ledger:
@@ -167,14 +167,14 @@ def sharded(client: redis.Redis, count: int) -> Ledger:
 
 def assert_moved(client: redis.Redis, before: list[StoredSchedule], count: int) -> None:
     """Every schedule is as it was, in the shard of its occurrences alone, and fires."""
-    store = sharded(client, count)
-    assert every(store) == before
+    ledger = sharded(client, count)
+    assert every(ledger) == before
     found = Counter[tuple[str, str]]()
     for shard in Sharding({"default": count}).every("default"):
         redis_ledger.check(client, shard)
-        found.update((one.schedule.tenant, one.schedule.id) for one in due(store, shard))
+        found.update((one.schedule.tenant, one.schedule.id) for one in due(ledger, shard))
     assert found == Counter((one.schedule.tenant, one.schedule.id) for one in before if one.progress.next_at < NEVER)
-    assert fire(store, "s-3") is Fired.FIRED
+    assert fire(ledger, "s-3") is Fired.FIRED
 
 
 @pytest.mark.parametrize(("was", "to"), [(1, 8), (8, 3)])
@@ -209,18 +209,18 @@ def test_schedules_are_exported_and_restored(redis_client: redis.Redis, elsewher
     [shown] = [line for line in lines if '"id":"*/acme/s-2"' in line]
     assert '"shown":{"schedule":"s-2","tenant":"acme","kind":"work"' in shown
     restored = Restore(elsewhere, "duecourse", 0, lambda _: None).run(lines)
-    store = Ledger(elsewhere)
-    assert every(store) == before
+    ledger = Ledger(elsewhere)
+    assert every(ledger) == before
     assert restored.existing == 0
     redis_ledger.check(elsewhere)
     assert Restore(elsewhere, "duecourse", 0, lambda _: None).run(lines) == Restored(0, restored.added)
-    assert fire(store, "s-3") is Fired.FIRED
+    assert fire(ledger, "s-3") is Fired.FIRED
 
 
 def test_a_mend_puts_back_what_is_lost_of_schedules(redis_client: redis.Redis) -> None:
-    store = Ledger(redis_client)
-    put(store)
-    put(store, "over", NEVER)
+    ledger = Ledger(redis_client)
+    put(ledger)
+    put(ledger, "over", NEVER)
     redis_client.delete(KEYS.due(TENANT), KEYS.heads)
     assert Mend(redis_client, "duecourse", LEASE_MS, lambda _: None).run() == Mended(2, 3, 0)
     assert Mend(redis_client, "duecourse", LEASE_MS, lambda _: None).run() == Mended(2, 0, 0)
@@ -239,11 +239,11 @@ def wrong(client: redis.Redis) -> list[tuple[str, str, str]]:
 
 
 def test_the_doctor_finds_schedules_sound_and_what_is_wrong_with_them(redis_client: redis.Redis) -> None:
-    store = Ledger(redis_client)
-    store.put_schedule(series("over", payload=LARGE), Progress())
+    ledger = Ledger(redis_client)
+    ledger.put_schedule(series("over", payload=LARGE), Progress())
     assert wrong(redis_client) == []
-    later = store.now() + 30 * MINUTE
-    put(store, "s", later, overlap=Overlap.QUEUE)
+    later = ledger.now() + 30 * MINUTE
+    put(ledger, "s", later, overlap=Overlap.QUEUE)
     assert wrong(redis_client) == []
     redis_client.zrem(KEYS.due(TENANT), stored_schedule("-", "over"))
     redis_client.delete(KEYS.heads)
@@ -257,18 +257,18 @@ def test_the_doctor_finds_schedules_sound_and_what_is_wrong_with_them(redis_clie
     assert fix.startswith("DELETE /schedules/over?queue=default as tenant -")
 
 
-def test_many_large_steps_are_bounded_in_bytes(store: Ledger, redis_server: RedisServer, clock: HandClock) -> None:
+def test_many_large_steps_are_bounded_in_bytes(ledger: Ledger, redis_server: RedisServer, clock: HandClock) -> None:
     size = 60_000
     payload = '"' + size * "x" + '"'
     for n in range(100):
-        put(store, f"s-{n}", payload=payload, overlap=Overlap.SKIP)
+        put(ledger, f"s-{n}", payload=payload, overlap=Overlap.SKIP)
     clock.advance(MINUTE)
     with records_read(redis_server) as reads:
-        while found := due(store):
-            assert store.fire(SHARD, [step(one, due_at=NEVER) for one in found]) == len(found) * [Fired.FIRED]
+        while found := due(ledger):
+            assert ledger.fire(SHARD, [step(one, due_at=NEVER) for one in found]) == len(found) * [Fired.FIRED]
     ahead = 20  # small records, without their payloads, that a claim reads by one command
     assert (max(reads) - ahead) / 2 * size <= MAX_PIECE_BYTES + size  # of each its record, and its payload apart
-    assert store.stats(SHARD).scheduled == 100
+    assert ledger.stats(SHARD).scheduled == 100
 
 
 def used(client: redis.Redis) -> int:
@@ -282,49 +282,49 @@ def test_a_schedule_takes_little_room(version: str) -> None:
     payload = '"' + 118 * "x" + '"'
     recent = tuple(Occurrence(at, Became.DONE) for at in islice(Calendar().times(rule, START), 10))
     with RedisServer(need(version)) as server, redis.Redis.from_url(server.url) as client:
-        store = Ledger(client)
-        put(store, "first")
+        ledger = Ledger(client)
+        put(ledger, "first")
         before = used(client)
         for n in range(5_000):
             schedule = Schedule(f"report-{n:05}", "report", rule, payload, by="http")
-            store.put_schedule(schedule, begun(zones="2026f", fired=10, recent=recent))
+            ledger.put_schedule(schedule, begun(zones="2026f", fired=10, recent=recent))
         assert (used(client) - before) / 5_000 <= 600
 
 
 def test_a_claim_and_a_settle_of_an_occurrence_tell_its_schedule_while_memory_is_short(
-    store: Ledger, redis_client: redis.Redis, clock: HandClock
+    ledger: Ledger, redis_client: redis.Redis, clock: HandClock
 ) -> None:
-    put(store, overlap=Overlap.QUEUE)
+    put(ledger, overlap=Overlap.QUEUE)
     clock.advance(MINUTE)
-    fire(store)
-    fire(store)
+    fire(ledger)
+    fire(ledger)
     try:
-        [task] = claim(store)
+        [task] = claim(ledger)
         redis_client.config_set("maxmemory", 1)
-        settle(store, task, Ending.DONE)
-        assert became(store) == [Became.DONE, Became.LIVE]
-        assert not waits(store, occurrence(2))
-        assert store.drop_schedule("default", "s")
+        settle(ledger, task, Ending.DONE)
+        assert became(ledger) == [Became.DONE, Became.LIVE]
+        assert not waits(ledger, occurrence(2))
+        assert ledger.drop_schedule("default", "s")
     finally:
         redis_client.config_set("maxmemory", 0)
 
 
 def test_a_shard_that_was_forgotten_may_have_a_schedule_again(redis_client: redis.Redis) -> None:
-    store = Ledger(redis_client, sharding=Sharding({"default": 2}))
-    put(store, "s")
-    shard = store.shard_of("default", "", "s")
-    assert store.shards() == [shard]
+    ledger = Ledger(redis_client, sharding=Sharding({"default": 2}))
+    put(ledger, "s")
+    shard = ledger.shard_of("default", "", "s")
+    assert ledger.shards() == [shard]
     assert isinstance(shard, Shard)
-    store.drop_schedule("default", "s")
+    ledger.drop_schedule("default", "s")
     redis_client.hset(keys_of("duecourse", shard).meta, "leaving", 1)
     redis_client.srem("duecourse:shards", f"{shard}/2")
     assert put(Ledger(redis_client, sharding=Sharding({"default": 2})), "s") is Put.CREATED
-    assert store.shards() == [shard]
+    assert ledger.shards() == [shard]
 
 
-def put_copies(client: redis.Redis, store: Ledger, count: int, **fields: Any) -> None:
+def put_copies(client: redis.Redis, ledger: Ledger, count: int, **fields: Any) -> None:
     """Put a schedule of `mallory`, and as many copies of it under other ids, all due with it."""
-    put(store, "m", tenant="mallory", **fields)
+    put(ledger, "m", tenant="mallory", **fields)
     record = client.hget(KEYS.tasks, stored_schedule("mallory", "m"))
     names = [stored_schedule("mallory", f"m-{n:06}") for n in range(count)]
     for some in batched(names, 2_000):
@@ -338,66 +338,66 @@ def commands(client: redis.Redis) -> dict[str, int]:
 
 
 def test_among_ten_thousand_due_schedules_of_one_tenant_anothers_fires_in_the_first_round(
-    store: Ledger, redis_client: redis.Redis, clock: HandClock
+    ledger: Ledger, redis_client: redis.Redis, clock: HandClock
 ) -> None:
-    put_copies(redis_client, store, 9_998)
-    put(store, "victim", START + MINUTE + 1, tenant="acme")
+    put_copies(redis_client, ledger, 9_998)
+    put(ledger, "victim", START + MINUTE + 1, tenant="acme")
     clock.advance(2 * MINUTE)
-    due(store)  # the first claim learns that there are schedules
+    due(ledger)  # the first claim learns that there are schedules
     before = commands(redis_client)
-    claim = store.claim(SHARD, 1, lease_ms=1)
-    Firer(store, Calendar()).fire(SHARD, claim.schedules, claim.now)
+    claim = ledger.claim(SHARD, 1, lease_ms=1)
+    Firer(ledger, Calendar()).fire(SHARD, claim.schedules, claim.now)
     spent = {name: count - before.get(name, 0) for name, count in commands(redis_client).items()}
-    assert store.get("default", occurrence_id("victim", START + MINUTE + 1), "acme")
+    assert ledger.get("default", occurrence_id("victim", START + MINUTE + 1), "acme")
     assert spent["evalsha"] == 2, "a claim, and its schedules in one piece"
     assert sum(spent.values()) <= 50, "no more commands than schedules fire"
 
 
 def test_of_more_due_schedules_than_one_claim_looks_at_each_tenant_fires_soon(
-    store: Ledger, redis_client: redis.Redis, clock: HandClock
+    ledger: Ledger, redis_client: redis.Redis, clock: HandClock
 ) -> None:
-    put_copies(redis_client, store, 30_000)
-    put(store, "victim", START + MINUTE + 1, tenant="acme")
+    put_copies(redis_client, ledger, 30_000)
+    put(ledger, "victim", START + MINUTE + 1, tenant="acme")
     clock.advance(2 * MINUTE)
     looks = 1
-    while not any(one.schedule.tenant == "acme" for one in due(store)):
+    while not any(one.schedule.tenant == "acme" for one in due(ledger)):
         looks += 1
         clock.advance(1)
     assert looks <= 6, "each look sees another part of them"
 
 
 def test_schedules_of_an_earlier_release_count_once_the_quota_is_set_and_a_sweep_has_looked(
-    store: Ledger, redis_client: redis.Redis
+    ledger: Ledger, redis_client: redis.Redis
 ) -> None:
-    put_copies(redis_client, store, 1_200)  # those have no entry in the index of their tenant
-    store.configure("default", {"tenant_max_schedules": 1_201})
-    assert put(store, "early", tenant="mallory") is Put.CREATED
-    while store.sweep(SHARD, retention_ms=1).more:
+    put_copies(redis_client, ledger, 1_200)  # those have no entry in the index of their tenant
+    ledger.configure("default", {"tenant_max_schedules": 1_201})
+    assert put(ledger, "early", tenant="mallory") is Put.CREATED
+    while ledger.sweep(SHARD, retention_ms=1).more:
         pass
     with pytest.raises(QuotaExceeded, match="tenant_max_schedules"):
-        put(store, "late", tenant="mallory")
+        put(ledger, "late", tenant="mallory")
 
 
-def test_a_schedule_that_is_gone_leaves_no_key_behind(store: Ledger, redis_client: redis.Redis) -> None:
-    put(store, "first", tenant="acme")
-    store.drop_schedule("default", "first", "acme")
+def test_a_schedule_that_is_gone_leaves_no_key_behind(ledger: Ledger, redis_client: redis.Redis) -> None:
+    put(ledger, "first", tenant="acme")
+    ledger.drop_schedule("default", "first", "acme")
     before = {key: redis_client.type(key) for key in redis_client.scan_iter()}
     for id in ("s", "t"):
-        put(store, id, tenant="acme")
-    store.drop_schedule("default", "s", "acme")
+        put(ledger, id, tenant="acme")
+    ledger.drop_schedule("default", "s", "acme")
     redis_client.hset(KEYS.tasks, stored_schedule("acme", "t"), b"\x05nonsense")
-    store.drop_schedule("default", "t", "acme")
+    ledger.drop_schedule("default", "t", "acme")
     assert {key: redis_client.type(key) for key in redis_client.scan_iter()} == before
 
 
 def test_schedules_of_one_time_are_read_in_pages_however_many(
-    store: Ledger, redis_client: redis.Redis, clock: HandClock
+    ledger: Ledger, redis_client: redis.Redis, clock: HandClock
 ) -> None:
-    put(store, "before", START + 1)
-    put_copies(redis_client, store, 2_600)
-    put(store, "after", START + 2 * MINUTE)
+    put(ledger, "before", START + 1)
+    put_copies(redis_client, ledger, 2_600)
+    put(ledger, "after", START + 2 * MINUTE)
     before = commands(redis_client)
-    found = [one.schedule.id for one in store.coming_schedules()]
+    found = [one.schedule.id for one in ledger.coming_schedules()]
     assert len(found) == len(set(found)) == 2_603
     assert commands(redis_client)["hmget"] - before["hmget"] >= 6, "500 records at a time"
     assert clock.at == START

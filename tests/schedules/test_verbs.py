@@ -51,14 +51,14 @@ def ran() -> list[str]:
 
 
 @pytest.fixture
-def app(store: EmbeddedLedger, ran: list[str]) -> Iterator[App]:
+def app(ledger: EmbeddedLedger, ran: list[str]) -> Iterator[App]:
     """An App whose tasks are noted and done at once, one after another."""
 
     def work(task: Task) -> Done:
         ran.append(task.id)
         return Done()
 
-    parts = Parts(store=store, kinds=dict.fromkeys(["webhook", "poll"], work), wrapping=LOCAL_KEY)
+    parts = Parts(ledger=ledger, kinds=dict.fromkeys(["webhook", "poll"], work), wrapping=LOCAL_KEY)
     app = App(Settings(parallel=1), parts)
     yield app
     app.close()
@@ -139,7 +139,7 @@ def test_one_that_starts_now_fires_first_after_its_first_interval_and_one_with_a
     assert sorted(ran[1:]) == [*occurrences(1, id="at"), *occurrences(1, id="now")]
 
 
-def test_each_occurrence_is_a_task_as_the_schedule_says(app: App, store: EmbeddedLedger, clock: HandClock) -> None:
+def test_each_occurrence_is_a_task_as_the_schedule_says(app: App, ledger: EmbeddedLedger, clock: HandClock) -> None:
     add(
         app,
         payload='{"a":1}',
@@ -149,8 +149,8 @@ def test_each_occurrence_is_a_task_as_the_schedule_says(app: App, store: Embedde
         notify="https://a.example/",
     )
     clock.advance(HOUR + 5)
-    assert fire_due(store, app.fire)
-    task = store.get("default", *occurrences(1), "acme")
+    assert fire_due(ledger, app.fire)
+    task = ledger.get("default", *occurrences(1), "acme")
     assert task is not None
     assert (task.kind, task.payload, task.tenant, task.group) == ("webhook", {"a": 1}, "acme", "s")
     assert (task.due_at, task.deadline_at) == (START + HOUR, START + HOUR + 5 * MINUTE)
@@ -196,12 +196,12 @@ def test_a_change_of_the_rule_after_an_outage_fires_what_its_policy_says(
 
 @pytest.mark.slow
 def test_a_change_of_the_rule_fires_many_at_the_pace_that_they_had_and_a_thousand_at_most(
-    app: App, store: EmbeddedLedger, clock: HandClock
+    app: App, ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     add(app, rule=Rule(Every(MINUTE), START), missed=Missed.ALL, catch_up_ms=DAY)
     clock.advance(1_099 * MINUTE + 30_000)
     status = app.schedules.change("default", "s", {"rule": {"repeat": Every(HOUR)}})
-    due = [task.due_at - clock.at for task in store.group("default", "s")]
+    due = [task.due_at - clock.at for task in ledger.group("default", "s")]
     assert sorted(due) == [second * 1_000 for second in range(100) for _ in range(10)]
     assert (status.progress.fired, status.progress.missed) == (1_000, 100)
     assert status.upcoming[0].nominal == START + 19 * HOUR
@@ -209,12 +209,12 @@ def test_a_change_of_the_rule_fires_many_at_the_pace_that_they_had_and_a_thousan
 
 
 def test_what_jitter_delays_beyond_a_change_of_the_rule_fires_at_its_time(
-    app: App, store: EmbeddedLedger, pass_time: Passing, ran: list[str]
+    app: App, ledger: EmbeddedLedger, pass_time: Passing, ran: list[str]
 ) -> None:
     due_at = add(app, jitter_ms=HOUR).upcoming[0].due_at
     pass_time(HOUR)
     app.schedules.change("default", "s", {"rule": {"until": START + 5 * HOUR, "repeat": Every(4 * HOUR)}})
-    task = store.get("default", *occurrences(1))
+    task = ledger.get("default", *occurrences(1))
     assert task
     assert task.due_at == due_at > START + HOUR
     pass_time(HOUR)
@@ -263,15 +263,15 @@ def test_times_go_on_where_only_their_end_or_what_is_left_out_is_changed(
 
 
 def test_a_change_of_the_rule_that_is_cut_off_leaves_the_series_as_it_goes_on(
-    app: App, store: EmbeddedLedger, pass_time: Passing, clock: HandClock, ran: list[str]
+    app: App, ledger: EmbeddedLedger, pass_time: Passing, clock: HandClock, ran: list[str]
 ) -> None:
     class CutOff:
-        """The store of a process that dies before it writes the schedule."""
+        """The ledger of a process that dies before it writes the schedule."""
 
         def __getattr__(self, name: str) -> Any:
             if name == "put_schedule":
                 raise SystemExit
-            return getattr(store, name)
+            return getattr(ledger, name)
 
     add(app)
     add(app, "paused", paused=True)
@@ -287,15 +287,15 @@ def test_a_change_of_the_rule_that_is_cut_off_leaves_the_series_as_it_goes_on(
 
 
 def test_what_another_fires_while_the_rule_is_changed_is_not_fired_twice(
-    app: App, store: EmbeddedLedger, clock: HandClock
+    app: App, ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     class Beaten:
-        """The store, in which another process fires first."""
+        """The ledger, in which another process fires first."""
 
         def __getattr__(self, name: str) -> Any:
             if name == "fire":
-                fire_due(store, app.fire)
-            return getattr(store, name)
+                fire_due(ledger, app.fire)
+            return getattr(ledger, name)
 
     beaten: Any = Beaten()
     add(app)
@@ -306,13 +306,13 @@ def test_what_another_fires_while_the_rule_is_changed_is_not_fired_twice(
     assert status.upcoming[0].nominal == START + HOUR + 10 * MINUTE
 
 
-def test_a_change_of_what_is_not_its_rule_keeps_its_times(app: App, pass_time: Passing, store: EmbeddedLedger) -> None:
+def test_a_change_of_what_is_not_its_rule_keeps_its_times(app: App, pass_time: Passing, ledger: EmbeddedLedger) -> None:
     add(app)
     pass_time(HOUR + MINUTE)
     status = app.schedules.change("default", "s", {"payload": '{"url":"https://b.example/"}'}, if_version=1)
     assert status.upcoming[0].nominal == START + 2 * HOUR
     pass_time(HOUR)
-    was, now = (store.get("default", id) for id in occurrences(1, 2))
+    was, now = (ledger.get("default", id) for id in occurrences(1, 2))
     assert was
     assert now
     assert (was.payload, now.payload) == ({}, {"url": "https://b.example/"})
@@ -456,13 +456,13 @@ def test_a_backfill_adds_each_time_of_a_span_at_a_pace_and_is_gone_then(
 
 
 def test_a_backfill_may_overlap_as_it_asks_and_is_of_its_caller(
-    app: App, pass_time: Passing, store: EmbeddedLedger
+    app: App, pass_time: Passing, ledger: EmbeddedLedger
 ) -> None:
     add(app)
     span = (START - 3 * HOUR, START)
     app.schedules.with_source("cli").backfill("default", "s", span, Overlap.SKIP)
     pass_time(0)
-    [added] = store.group("default", "s")
+    [added] = ledger.group("default", "s")
     assert (added.id, added.by) == (*occurrences(-3), "cli")
     assert app.schedules.get("default", "s").progress.skipped == 2
 
@@ -506,7 +506,7 @@ def test_a_backfill_of_times_to_come_is_rejected_whatever_the_end_of_its_span(
 
 @pytest.mark.slow
 def test_a_backfill_that_queues_runs_all_one_after_another_and_those_of_its_series_between(
-    store: EmbeddedLedger, clock: HandClock
+    ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     under_way, most, ended = set[str](), 0, []
 
@@ -520,7 +520,7 @@ def test_a_backfill_that_queues_runs_all_one_after_another_and_those_of_its_seri
         ended.append(task.id)
         return Done()
 
-    app = App(Settings(), Parts(store=store, kinds={"webhook": work}, wrapping=LOCAL_KEY))
+    app = App(Settings(), Parts(ledger=ledger, kinds={"webhook": work}, wrapping=LOCAL_KEY))
     add(app, overlap=Overlap.QUEUE)
     assert app.schedules.backfill("default", "s", (START - 10 * HOUR, START), None) == 10
     while len(ended) < 15:
@@ -535,7 +535,7 @@ def test_a_backfill_that_queues_runs_all_one_after_another_and_those_of_its_seri
 
 
 def test_a_backfill_of_a_paused_schedule_goes_on_as_it_began_and_ends_with_the_schedule(
-    app: App, store: EmbeddedLedger, pass_time: Passing, ran: list[str]
+    app: App, ledger: EmbeddedLedger, pass_time: Passing, ran: list[str]
 ) -> None:
     add(app, paused=True)
     assert app.schedules.backfill("default", "s", (START - 25 * HOUR, START), None) == 25
@@ -544,7 +544,7 @@ def test_a_backfill_of_a_paused_schedule_goes_on_as_it_began_and_ends_with_the_s
     app.schedules.change("default", "s", {"payload": '{"url":"https://example.org"}', "rule": {"repeat": Every(DAY)}})
     pass_time(1_000)
     assert ran == occurrences(*range(-25, -5))
-    assert {task.payload_json for task in store.group("default", "s")} == {"{}"}
+    assert {task.payload_json for task in ledger.group("default", "s")} == {"{}"}
     app.schedules.delete("default", "s")
     pass_time(5_000)
     assert len(ran) == 20
@@ -570,7 +570,7 @@ def test_a_recurrence_rule_has_no_times_before_its_start(app: App) -> None:
     assert app.schedules.backfill("default", "cron", (START - DAY, START), None) == 24
 
 
-def test_a_preview_shows_times_marks_changes_of_the_clock_and_stores_nothing(app: App, store: EmbeddedLedger) -> None:
+def test_a_preview_shows_times_marks_changes_of_the_clock_and_stores_nothing(app: App, ledger: EmbeddedLedger) -> None:
     since = parse_instant("2026-10-24T00:00:00Z")
     rule = Rule(Cron("30 2 * * *"), since, "Europe/Vienna")
     times = app.schedules.preview(Preview(rule, since, 3))
@@ -581,7 +581,7 @@ def test_a_preview_shows_times_marks_changes_of_the_clock_and_stores_nothing(app
     ]
     assert len(app.schedules.preview(Preview(Rule(Every(MINUTE), since), since, 1_000))) == 1_000
     assert app.schedules.preview(Preview(rule, parse_instant("2027-01-01T00:00:00Z"), 1))[0].nominal > since + 60 * DAY
-    assert store.shards() == []
+    assert ledger.shards() == []
     wrong = Rule(Cron("0 0 30 2 *"), since, "Europe/Wien")
     assert problems(lambda: app.schedules.preview(Preview(wrong, since, 1))).keys() == {"time_zone"}
 
@@ -640,34 +640,34 @@ LIMITS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("settings", "said"), LIMITS, ids=["full", "limited"])
 def test_it_names_a_limit_by_which_an_occurrence_waits(
-    store: EmbeddedLedger, app: App, clock: HandClock, settings: dict[str, Any], said: str
+    ledger: EmbeddedLedger, app: App, clock: HandClock, settings: dict[str, Any], said: str
 ) -> None:
     app.queues.configure("slow", settings, create=True)
     shard = Shard("slow")
-    store.add([NewTask("first", "webhook", queue="slow")])
-    assert [one.id for one in store.claim(shard, 1, lease_ms=2 * HOUR).tasks] == ["first"]
+    ledger.add([NewTask("first", "webhook", queue="slow")])
+    assert [one.id for one in ledger.claim(shard, 1, lease_ms=2 * HOUR).tasks] == ["first"]
     app.schedules.add(hourly(queue="slow"))
     clock.advance(HOUR + 2_500)
-    fire_due(store, app.fire, shard)
+    fire_due(ledger, app.fire, shard)
     why = app.schedules.get("slow", "s").why
     id = occurrence_id("s", START + HOUR)
     assert f"Its occurrence {id} waits. It has been due for 2.5 seconds; {said}" in why
 
 
 def test_it_says_of_an_occurrence_that_nobody_claims_that_it_waits(
-    store: EmbeddedLedger, app: App, clock: HandClock
+    ledger: EmbeddedLedger, app: App, clock: HandClock
 ) -> None:
     app.schedules.add(hourly())
     clock.advance(HOUR)
-    fire_due(store, app.fire)
+    fire_due(ledger, app.fire)
     assert "waits" not in app.schedules.get("default", "s").why, "it is due this moment"
     clock.advance(5_000)
     text = "It has been due for 5 seconds, and waits for a claim, by a ring or by the next tick."
     assert app.schedules.get("default", "s").why.endswith(f"waits. {text}")
 
 
-def test_it_names_a_kind_that_nothing_runs(store: EmbeddedLedger, app: App) -> None:
-    put(store, rule=Rule(Every(HOUR), START))
+def test_it_names_a_kind_that_nothing_runs(ledger: EmbeddedLedger, app: App) -> None:
+    put(ledger, rule=Rule(Every(HOUR), START))
     said = "Nothing is known that runs its kind work: name a target, or start a worker."
     assert said in app.schedules.get("default", "s").why
 
@@ -706,8 +706,8 @@ def test_a_poll_has_its_usual_deadline(app: App) -> None:
     assert app.schedules.add(hourly(kind="poll", payload=dump_json({**POLL, "interval": 30_000})))[1] is False
 
 
-def test_one_whose_kind_is_gone_can_be_paused_and_its_rule_changed(app: App, store: EmbeddedLedger) -> None:
-    store.put_schedule(hourly(kind="gone"), Progress(nominal=START + HOUR, next_at=START + HOUR))
+def test_one_whose_kind_is_gone_can_be_paused_and_its_rule_changed(app: App, ledger: EmbeddedLedger) -> None:
+    ledger.put_schedule(hourly(kind="gone"), Progress(nominal=START + HOUR, next_at=START + HOUR))
     for changes in ({"paused": True}, {"rule": {"repeat": Every(DAY)}}, {"paused": False, "limit": 5}):
         app.schedules.change("default", "s", changes)
     assert problems(lambda: app.schedules.change("default", "s", {"payload": "{}"})).keys() == {"kind"}
@@ -751,13 +751,13 @@ def test_a_list_counts_no_times_of_a_rule(app: App) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("missed", Missed)
 def test_a_jitter_far_above_its_interval_loses_doubles_and_misses_no_time(
-    app: App, store: EmbeddedLedger, clock: HandClock, missed: Missed
+    app: App, ledger: EmbeddedLedger, clock: HandClock, missed: Missed
 ) -> None:
     rule = Rule(Every(MINUTE), START, until=START + 2 * HOUR)
     status = add(app, rule=rule, jitter_ms=HOUR, missed=missed, catch_up_ms=0)
     assert all(isinstance(one, Upcoming) and 0 <= one.due_at - one.nominal <= HOUR for one in status.upcoming)
     for second in range(3 * 3600 + 10):
-        one = kept(store)
+        one = kept(ledger)
         if one.progress.next_at <= clock.at:
             app.fire(SHARD, [one], clock.at)
         if second == HOUR // 1_000:  # a change of what is not its rule, while some wait
@@ -765,7 +765,7 @@ def test_a_jitter_far_above_its_interval_loses_doubles_and_misses_no_time(
         clock.advance(1_000)
     progress = app.schedules.get("default", "s").progress
     assert (progress.fired, progress.missed, progress.nominal) == (121, 0, None)
-    tasks = store.group("default", "s")
+    tasks = ledger.group("default", "s")
     assert {task.id for task in tasks} == {occurrence_id("s", START + n * MINUTE) for n in range(121)}
     assert all(0 <= task.due_at - parse_instant(task.id[2:]) <= HOUR + 20_000 for task in tasks)
 
@@ -784,14 +784,14 @@ def test_all_that_was_missed_within_its_time_fires_however_long_nothing_ran(
     assert status.upcoming[0].nominal == latest + MINUTE
 
 
-def test_deleted_it_fires_no_more_and_what_runs_goes_on(app: App, store: EmbeddedLedger, clock: HandClock) -> None:
+def test_deleted_it_fires_no_more_and_what_runs_goes_on(app: App, ledger: EmbeddedLedger, clock: HandClock) -> None:
     add(app)
     clock.advance(HOUR)
-    fire_due(store, app.fire)
-    [task] = claim(store)
+    fire_due(ledger, app.fire)
+    [task] = claim(ledger)
     app.schedules.delete("default", "s")
     clock.advance(5 * HOUR)
-    assert not fire_due(store, app.fire)
-    found = store.get("default", task.id)
+    assert not fire_due(ledger, app.fire)
+    found = ledger.get("default", task.id)
     assert found
     assert found.status is Status.LEASED

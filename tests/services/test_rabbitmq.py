@@ -238,22 +238,22 @@ def test_a_broker_that_is_away_is_not_dialled_at_every_turn() -> None:
 
 
 def test_a_confirm_that_does_not_come_leaves_the_task_in_the_ledger(
-    broker: Rabbit, store: EmbeddedLedger, clock: HandClock
+    broker: Rabbit, ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
     broker.channel.queue_declare(broker.queue, durable=True)
     with DeafProxy(("127.0.0.1", 5672)) as proxy:
         publisher = AmqpPublisher(f"amqp://guest:guest@127.0.0.1:{proxy.port}/", within_s=1.5)
         assert publisher.publish(broker.queue, messages(1)) == [""]
         proxy.deaf.set()
-        drain(store, broker.queue, publisher)
-        task = stored_task(store)
+        drain(ledger, broker.queue, publisher)
+        task = stored_task(ledger)
         assert (task.status, task.run, task.attempt) == (Status.SCHEDULED, 1, 1)
         proxy.deaf.clear()
         clock.advance(60_000)
-        drain(store, broker.queue, publisher, add=False)
+        drain(ledger, broker.queue, publisher, add=False)
         publisher.close()
         assert proxy.calls == 2, "the connection that owes an answer is not used again"
-    assert stored_task(store).status is Status.DONE
+    assert stored_task(ledger).status is Status.DONE
     assert broker.count() == 3  # one before, one whose confirm was lost, one confirmed: twice, but not lost
 
 
@@ -270,12 +270,12 @@ def test_an_answer_that_never_came_does_not_hold_up_what_is_published_next(broke
         publisher.close()
 
 
-def drain(store: EmbeddedLedger, queue: str, publisher: AmqpPublisher, *, add: bool = True) -> None:
+def drain(ledger: EmbeddedLedger, queue: str, publisher: AmqpPublisher, *, add: bool = True) -> None:
     if add:
-        store.add([new(kind="bill", payload='{"sum":1}')])
-    with engine(store, lambda _: Done()) as made:
+        ledger.add([new(kind="bill", payload='{"sum":1}')])
+    with engine(ledger, lambda _: Done()) as made:
         targets = targets_of({"bill": f"amqp:{queue}"}, Lambda(), {"amqp": publisher})
-        Drainer(store, made.runner, targets, made.threads, Limits(30_000, MARGIN_MS), fire_nothing).drain(
+        Drainer(ledger, made.runner, targets, made.threads, Limits(30_000, MARGIN_MS), fire_nothing).drain(
             [SHARD], ample
         )
 

@@ -135,27 +135,27 @@ def client_of(site: Site) -> Iterator[Client]:
 
 def test_a_rotation_while_a_store_is_at_work_is_one_reading_and_no_error(site: Site) -> None:
     with client_of(site) as client:
-        store = Ledger(client)
-        store.add([NewTask("before", "report")])
+        ledger = Ledger(client)
+        ledger.add([NewTask("before", "report")])
         site.rotate(SECOND)
         site.secret.set = site.at(SECOND)
-        [claimed] = store.claim(store.shard_of("default", "before"), limit=1, lease_ms=60_000).tasks
+        [claimed] = ledger.claim(ledger.shard_of("default", "before"), limit=1, lease_ms=60_000).tasks
         assert claimed.id == "before", "a claim is never sent twice: its login is, before it"
-        store.add([NewTask("after", "report")])
-        assert (store.get("default", "after") is not None, site.secret.renewals) == (True, 1)
+        ledger.add([NewTask("after", "report")])
+        assert (ledger.get("default", "after") is not None, site.secret.renewals) == (True, 1)
 
 
 def test_many_threads_at_a_rotation_read_the_secret_once(site: Site) -> None:
     with client_of(site) as client, ExitStack() as threads:
-        store = Ledger(client)
-        store.add([NewTask("one", "report")])
+        ledger = Ledger(client)
+        ledger.add([NewTask("one", "report")])
         site.rotate(SECOND)
         site.secret.set = site.at(SECOND)
         problems: list[DuecourseError] = []
 
         def look() -> None:
             try:
-                store.get("default", "one")
+                ledger.get("default", "one")
             except DuecourseError as error:
                 problems.append(error)
 
@@ -168,14 +168,14 @@ def test_many_threads_at_a_rotation_read_the_secret_once(site: Site) -> None:
 
 def test_a_password_that_stays_wrong_is_an_outage_without_a_word_of_it(site: Site) -> None:
     with client_of(site) as client:
-        store = Ledger(client)
-        store.ping()
+        ledger = Ledger(client)
+        ledger.ping()
         site.rotate(SECOND)
         with pytest.raises(StoreUnavailable) as caught:
-            store.get("default", "one")
+            ledger.get("default", "one")
         assert "first" not in str(caught.value)
         site.secret.set = site.at(SECOND)
-        store.ping()
+        ledger.ping()
 
 
 def test_a_login_that_comes_to_be_wanted_is_read(site: Site) -> None:

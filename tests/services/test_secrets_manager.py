@@ -116,7 +116,7 @@ def test_a_value_that_stays_wrong_is_not_read_at_each_refusal(monkeypatch: pytes
 def test_a_secret_that_cannot_be_read_again_leaves_the_refusal_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
     one, _ = secret(OLD, refusal("ResourceNotFoundException"))
     one.value()
-    with caplog.at_level(logging.WARNING, "duecourse.secrets"):
+    with caplog.at_level(logging.WARNING, "duecourse.services"):
         assert one.renewed(OLD) is None
     assert one.value() == OLD
     assert "names a secret that does not exist" in caplog.text

@@ -80,7 +80,7 @@ UNKNOWN = Scene(
 """Ids that nobody has."""
 
 
-def scene(store: Ledger, call_as: CallAs, owner: Caller, name: str) -> Scene:
+def scene(ledger: Ledger, call_as: CallAs, owner: Caller, name: str) -> Scene:
     """Make one of each for a tenant; `name` tells them from those of other scenes."""
     queue = f"q-{name}"
     waiting, dead, running, handed = (f"{what}-{name}" for what in ("waiting", "dead", "running", "handed"))
@@ -88,15 +88,15 @@ def scene(store: Ledger, call_as: CallAs, owner: Caller, name: str) -> Scene:
     def new(id: str, **fields: Any) -> NewTask:
         return NewTask(id, "webhook", PAYLOAD, queue=queue, tenant=owner.tenant, **{"delay_ms": LATER_MS} | fields)
 
-    store.add([new(waiting), new(dead), new(running), new(handed, delay_ms=0)])
-    [delivered] = store.claim(
+    ledger.add([new(waiting), new(dead), new(running), new(handed, delay_ms=0)])
+    [delivered] = ledger.claim(
         Shard(queue), 10, lease_ms=LEASE_MS, deliveries={"webhook": Delivery("lambda:Send", 10, LEASE_MS)}
     ).tasks
     assert delivered.id == handed
-    _settle(store, _taken(store, queue, dead, owner.tenant))
-    leased = _taken(store, queue, running, owner.tenant)
+    _settle(ledger, _taken(ledger, queue, dead, owner.tenant))
+    leased = _taken(ledger, queue, running, owner.tenant)
     asked = Query({"url": f"https://{name}.example.com/", "interval": "PT1H", "until": "`true`"}, 0)
-    store.add([asked.task(owner.tenant, None, "http")._replace(delay_ms=LATER_MS)])
+    ledger.add([asked.task(owner.tenant, None, "http")._replace(delay_ms=LATER_MS)])
     assert call_as(owner, "POST", "/reminders", MEETING | {"id": f"standup-{name}"}).status == 201
     assert call_as(owner, "POST", "/schedules", DAILY | {"id": f"daily-{name}", "queue": queue}).status == 201
     assert call_as(owner, "POST", "/reminders", WEEKLY | {"id": f"weekly-{name}"}).status == 201
@@ -104,23 +104,23 @@ def scene(store: Ledger, call_as: CallAs, owner: Caller, name: str) -> Scene:
     return Scene(*ids, f"daily-{name}", f"weekly-{name}")
 
 
-def things(store: Ledger, of: Scene, tenant: str) -> list[Any]:
+def things(ledger: Ledger, of: Scene, tenant: str) -> list[Any]:
     """Everything of a scene as it stands in the ledger."""
-    tasks: list[Any] = [store.get(of.queue, id, tenant) for id in of.ids]
+    tasks: list[Any] = [ledger.get(of.queue, id, tenant) for id in of.ids]
     others = (
-        store.get(queue_of(of.query), of.query, tenant),
-        store.schedule(of.queue, of.schedule, tenant),
-        store.schedule("reminders", of.series, tenant),
+        ledger.get(queue_of(of.query), of.query, tenant),
+        ledger.schedule(of.queue, of.schedule, tenant),
+        ledger.schedule("reminders", of.series, tenant),
     )
-    return [*tasks, *others, store.group("reminders", of.reminder, tenant)]
+    return [*tasks, *others, ledger.group("reminders", of.reminder, tenant)]
 
 
-def _taken(store: Ledger, queue: str, id: str, tenant: str) -> Task:
-    task = store.take(queue, id, tenant, lease_ms=LEASE_MS)
+def _taken(ledger: Ledger, queue: str, id: str, tenant: str) -> Task:
+    task = ledger.take(queue, id, tenant, lease_ms=LEASE_MS)
     assert task is not None
     return task
 
 
-def _settle(store: Ledger, task: Task) -> None:
+def _settle(ledger: Ledger, task: Task) -> None:
     end = Settlement(task.id, task.tenant, task.token, Ending.DROP, detail="no use")
-    store.settle(store.shard_of(task.queue, task.id), [end])
+    ledger.settle(ledger.shard_of(task.queue, task.id), [end])

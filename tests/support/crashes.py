@@ -52,9 +52,9 @@ def crashing_reshards(client: Client, to: int) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def cut_after(store: Ledger, steps: int, error: type[Exception] = Crash) -> Iterator[None]:
+def cut_after(ledger: Ledger, steps: int, error: type[Exception] = Crash) -> Iterator[None]:
     """Let a store take so many scripts, commands and reads; each one after that is an error, and does nothing."""
-    scripts, left = store._scripts, steps
+    scripts, left = ledger._scripts, steps
     call = scripts.call
 
     def limited(command: Callable[[], Any], **how: Any) -> Any:

@@ -56,24 +56,24 @@ def at_the_gate(client: redis.Redis) -> int:
     return int(client.info("clients")["blocked_clients"])
 
 
-def drainer_of(store: Ledger, kind: Kind, threads: Threads, lease_ms: int) -> Drainer:
+def drainer_of(ledger: Ledger, kind: Kind, threads: Threads, lease_ms: int) -> Drainer:
     """What works every task by `kind`."""
-    runner = Runner(lambda _name: kind, None, store.now, random.Random())
-    fire = Firer(store, Calendar()).fire
-    return Drainer(store, runner, targets_of({}, Lambda()), threads, Limits(lease_ms, 1_000), fire)
+    runner = Runner(lambda _name: kind, None, ledger.now, random.Random())
+    fire = Firer(ledger, Calendar()).fire
+    return Drainer(ledger, runner, targets_of({}, Lambda()), threads, Limits(lease_ms, 1_000), fire)
 
 
 def main(url: str, lease_ms: str, size: str) -> None:
     """Drain as told, until the input ends."""
     with connect(url) as client, redis.Redis.from_url(url) as counts:
-        store, threads = Ledger(client, NAMESPACE, deaths=True), Threads(int(size))
-        drainer = drainer_of(store, counting(counts), threads, int(lease_ms))
+        ledger, threads = Ledger(client, NAMESPACE, deaths=True), Threads(int(size))
+        drainer = drainer_of(ledger, counting(counts), threads, int(lease_ms))
         print("ready", flush=True)
         for line in sys.stdin:
             while line.strip() == ON:
-                drainer.drain(store.shards(), ample)
+                drainer.drain(ledger.shards(), ample)
                 time.sleep(PAUSE_S)
-            print(json.dumps(drainer.drain(store.shards(), ample)._asdict()), flush=True)
+            print(json.dumps(drainer.drain(ledger.shards(), ample)._asdict()), flush=True)
         threads.close()
 
 

@@ -129,7 +129,7 @@ class Engine(NamedTuple):
 
 @contextmanager
 def engine(
-    store: Ledger,
+    ledger: Ledger,
     kinds: Mapping[str, Kind] | Kind,
     *,
     size: int = 4,
@@ -142,13 +142,13 @@ def engine(
 ) -> Iterator[Engine]:
     """An engine whose tasks do what `kinds` says, by name or all the same; its threads end with the test."""
     kind_of: Callable[[str], Kind | None] = kinds.get if isinstance(kinds, Mapping) else lambda _name: kinds
-    runner = Runner(kind_of, results, store.now, random.Random(7))
+    runner = Runner(kind_of, results, ledger.now, random.Random(7))
     threads = Threads(size)
     limits = Limits(lease_ms, MARGIN_MS)
     try:
         brokers = {"sqs": broker} if broker else {}
         handing = targets_of(targets or {}, invoker, brokers)
-        yield Engine(Drainer(store, runner, handing, threads, limits, fire), runner, threads)
+        yield Engine(Drainer(ledger, runner, handing, threads, limits, fire), runner, threads)
     finally:
         threads.close()
 

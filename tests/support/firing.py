@@ -73,12 +73,12 @@ def mixed(expressions: Sequence[str | int], count: int) -> dict[str, Times]:
     return {f"s-{n:05}": every[n % len(every)] for n in range(count)}
 
 
-def put_all(store: Ledger, asked: dict[str, Times], start: int) -> None:
+def put_all(ledger: Ledger, asked: dict[str, Times], start: int) -> None:
     """Add schedules of these times, which begin at `start`."""
     for id, times in asked.items():
         schedule = times.schedule(id, start)
         first = next(CALENDAR.times(schedule.rule, start - 1))
-        store.put_schedule(schedule, Progress(nominal=first, next_at=first, zones=CALENDAR.version))
+        ledger.put_schedule(schedule, Progress(nominal=first, next_at=first, zones=CALENDAR.version))
 
 
 class Working(NamedTuple):
@@ -89,7 +89,7 @@ class Working(NamedTuple):
 
 
 @contextmanager
-def working(store: Ledger, *, lease_ms: int = 600_000) -> Iterator[Working]:
+def working(ledger: Ledger, *, lease_ms: int = 600_000) -> Iterator[Working]:
     """Such a drainer; its threads end with the test."""
     ran = Counter[str]()
 
@@ -98,10 +98,10 @@ def working(store: Ledger, *, lease_ms: int = 600_000) -> Iterator[Working]:
         return Done()
 
     threads = Threads(2)
-    runner = Runner(lambda _name: count, None, store.now, random.Random(7))
-    fire = Firer(store, CALENDAR).fire
+    runner = Runner(lambda _name: count, None, ledger.now, random.Random(7))
+    fire = Firer(ledger, CALENDAR).fire
     try:
-        yield Working(Drainer(store, runner, targets_of({}, Lambda()), threads, Limits(lease_ms, 1_000), fire), ran)
+        yield Working(Drainer(ledger, runner, targets_of({}, Lambda()), threads, Limits(lease_ms, 1_000), fire), ran)
     finally:
         threads.close()
 

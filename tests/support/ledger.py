@@ -19,33 +19,33 @@ def new(id: str = "a", **fields: Any) -> NewTask:
     return NewTask(id, **{"kind": "work", "retry": STEADY} | fields)
 
 
-def add(store: Ledger, id: str = "a", **fields: Any) -> Task:
+def add(ledger: Ledger, id: str = "a", **fields: Any) -> Task:
     """Add one task and answer it as it stands."""
-    store.add([new(id, **fields)])
-    return stored_task(store, id)
+    ledger.add([new(id, **fields)])
+    return stored_task(ledger, id)
 
 
-def stored_task(store: Ledger, id: str = "a") -> Task:
+def stored_task(ledger: Ledger, id: str = "a") -> Task:
     """The stored task; fails if there is none."""
-    task = store.get(SHARD.queue, id)
+    task = ledger.get(SHARD.queue, id)
     assert task is not None
     return task
 
 
-def bell(store: Ledger) -> int:
+def bell(ledger: Ledger) -> int:
     """Time of the shard's bell; 0 for none."""
-    return store.stats(SHARD).bell_at
+    return ledger.stats(SHARD).bell_at
 
 
-def claim(store: Ledger, limit: int = 100, *, lease_ms: int = LEASE_MS) -> list[Task]:
+def claim(ledger: Ledger, limit: int = 100, *, lease_ms: int = LEASE_MS) -> list[Task]:
     """Claim from the one shard."""
-    return store.claim(SHARD, limit, lease_ms=lease_ms).tasks
+    return ledger.claim(SHARD, limit, lease_ms=lease_ms).tasks
 
 
-def claim_one(store: Ledger, id: str = "a", **fields: Any) -> Task:
+def claim_one(ledger: Ledger, id: str = "a", **fields: Any) -> Task:
     """Add one task due now and lease it."""
-    store.add([new(id, **fields)])
-    (task,) = claim(store)
+    ledger.add([new(id, **fields)])
+    (task,) = claim(ledger)
     assert task.id == id
     return task
 
@@ -55,9 +55,9 @@ def ending(task: Task, how: Ending, **fields: Any) -> Settlement:
     return Settlement(task.id, task.tenant, task.token, how, **fields)
 
 
-def settle(store: Ledger, task: Task, how: Ending, **fields: Any) -> Settled:
+def settle(ledger: Ledger, task: Task, how: Ending, **fields: Any) -> Settled:
     """End one lease."""
-    return store.settle(SHARD, [ending(task, how, **fields)])[0]
+    return ledger.settle(SHARD, [ending(task, how, **fields)])[0]
 
 
 def lease_of(task: Task) -> Lease:
@@ -65,28 +65,28 @@ def lease_of(task: Task) -> Lease:
     return Lease(task.id, task.token, task.tenant)
 
 
-def returned_without_a_settle(store: Ledger, clock: HandClock) -> None:
+def returned_without_a_settle(ledger: Ledger, clock: HandClock) -> None:
     """A function begins one task and returns; its lease is over."""
-    store.add([new("unsettled", kind="report")])
+    ledger.add([new("unsettled", kind="report")])
     deliveries = {"report": Delivery("lambda:report", 1, LEASE_MS)}
-    [task] = store.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=deliveries).tasks
-    [begun] = store.begin(SHARD, [lease_of(task)], LEASE_MS, [b"settling"])
+    [task] = ledger.claim(SHARD, 1, lease_ms=LEASE_MS, deliveries=deliveries).tasks
+    [begun] = ledger.begin(SHARD, [lease_of(task)], LEASE_MS, [b"settling"])
     assert begun.token
     clock.advance(LEASE_MS)
 
 
-def bring(store: Ledger, state: str, id: str = "a", **fields: Any) -> Task | None:
+def bring(ledger: Ledger, state: str, id: str = "a", **fields: Any) -> Task | None:
     """Bring one task into `state`, on an empty ledger; scheduled means due in a minute."""
     if state == "absent":
         return None
     if state in {Status.SCHEDULED, Status.CANCELLED}:
-        store.add([new(id, **{"delay_ms": LATER_MS} | fields)])
+        ledger.add([new(id, **{"delay_ms": LATER_MS} | fields)])
         if state == Status.CANCELLED:
-            store.cancel(SHARD.queue, [id])
-        return stored_task(store, id)
-    task = claim_one(store, id, **fields)
+            ledger.cancel(SHARD.queue, [id])
+        return stored_task(ledger, id)
+    task = claim_one(ledger, id, **fields)
     if state == Status.DONE:
-        settle(store, task, Ending.DONE, result='{"ok":true}')
+        settle(ledger, task, Ending.DONE, result='{"ok":true}')
     elif state == Status.DEAD:
-        settle(store, task, Ending.DROP, detail="no use")
-    return task if state == Status.LEASED else stored_task(store, id)
+        settle(ledger, task, Ending.DROP, detail="no use")
+    return task if state == Status.LEASED else stored_task(ledger, id)

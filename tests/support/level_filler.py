@@ -16,24 +16,24 @@ PAYLOAD = '"' + "x" * 5_000 + '"'
 
 def main(folder: str) -> None:
     """Print `added ID` for each answer, and `refused ID` for what the disk had no room for."""
-    store = EmbeddedLedger(disk=LevelDisk(folder))
+    ledger = EmbeddedLedger(disk=LevelDisk(folder))
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, hard))
     number = 0
-    while _add(store, f"before-{number}"):
+    while _add(ledger, f"before-{number}"):
         number += 1
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
     for number in range(3):
-        _add(store, f"full-{number}")
+        _add(ledger, f"full-{number}")
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     for number in range(AFTERWARDS):
-        _add(store, f"after-{number}")
+        _add(ledger, f"after-{number}")
     os._exit(0)
 
 
-def _add(store: EmbeddedLedger, id: str) -> bool:
+def _add(ledger: EmbeddedLedger, id: str) -> bool:
     try:
-        store.add([NewTask(id, "work", PAYLOAD)])
+        ledger.add([NewTask(id, "work", PAYLOAD)])
     except StoreUnavailable:
         os.write(1, f"refused {id}\n".encode())
         return False

@@ -15,16 +15,16 @@ MOST = 200
 
 def main(folder: str, name: str) -> None:
     """Work until killed."""
-    store, rng = EmbeddedLedger(disk=LevelDisk(folder)), random.Random(name)
+    ledger, rng = EmbeddedLedger(disk=LevelDisk(folder)), random.Random(name)
     _tell("open")
     for number in range(1_000_000):
         ids = [f"{name}-{number}-{part}" for part in range(rng.randint(1, MOST))]
-        store.add([NewTask(id, "work", group=f"{name}-{number}") for id in ids])
+        ledger.add([NewTask(id, "work", group=f"{name}-{number}") for id in ids])
         _tell("added", *ids)
-        tasks = store.claim(Shard(), rng.randint(1, MOST), lease_ms=LEASE_MS).tasks
+        tasks = ledger.claim(Shard(), rng.randint(1, MOST), lease_ms=LEASE_MS).tasks
         _tell("leased", *(task.id for task in tasks))
         ends = [Settlement(task.id, task.tenant, task.token, Ending.DONE) for task in tasks if rng.random() < 0.8]
-        store.settle(Shard(), ends)
+        ledger.settle(Shard(), ends)
         _tell("done", *(end.id for end in ends))
 
 

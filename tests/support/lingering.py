@@ -60,9 +60,9 @@ def lingering(
         warm_ms=0,
     )
     with ExitStack() as parts:
-        store = Ledger(parts.enter_context(connect(server.url)), NAMESPACE)
+        ledger = Ledger(parts.enter_context(connect(server.url)), NAMESPACE)
         kinds = dict.fromkeys(["noop", *given.targets], kind)
-        app = App(given, Parts(store=store, kinds=kinds, invoker=Lambda(), brokers={}))
+        app = App(given, Parts(ledger=ledger, kinds=kinds, invoker=Lambda(), brokers={}))
         parts.callback(app.close)
         app.get_ready()  # as a tick is by its sweep, before most of the rings
         linger = Linger(app, remaining_ms or countdown(linger_ms / 1000 + 10))

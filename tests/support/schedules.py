@@ -37,14 +37,14 @@ def begun(at: int = START + MINUTE, **fields: Any) -> Progress:
     return Progress(**{"nominal": at, "next_at": at, "zones": ZONES} | fields)
 
 
-def put(store: Ledger, id: str = "s", at: int = START + MINUTE, **fields: Any) -> Put:
+def put(ledger: Ledger, id: str = "s", at: int = START + MINUTE, **fields: Any) -> Put:
     """Add a schedule that fires at `at`."""
-    return store.put_schedule(series(id, **fields), begun(at)).put
+    return ledger.put_schedule(series(id, **fields), begun(at)).put
 
 
-def kept(store: Ledger, id: str = "s", tenant: str = DEFAULT_TENANT) -> StoredSchedule:
+def kept(ledger: Ledger, id: str = "s", tenant: str = DEFAULT_TENANT) -> StoredSchedule:
     """The schedule as it is kept; fails where there is none."""
-    found = store.schedule(SHARD.queue, id, tenant)
+    found = ledger.schedule(SHARD.queue, id, tenant)
     assert found is not None
     return found
 
@@ -61,21 +61,21 @@ def step(one: StoredSchedule, *nominals: int, due_at: int | None = None, every_m
     return Firing(one, tasks, progress)
 
 
-def fire(store: Ledger, id: str = "s", *nominals: int, tenant: str = DEFAULT_TENANT) -> Fired:
+def fire(ledger: Ledger, id: str = "s", *nominals: int, tenant: str = DEFAULT_TENANT) -> Fired:
     """Fire one schedule as it is kept now, whether or not it is due."""
-    one = kept(store, id, tenant)
-    [fired] = store.fire(store.shard_of(SHARD.queue, "", one.schedule.series), [step(one, *nominals)])
+    one = kept(ledger, id, tenant)
+    [fired] = ledger.fire(ledger.shard_of(SHARD.queue, "", one.schedule.series), [step(one, *nominals)])
     return fired
 
 
-def due(store: Ledger, shard: Shard = SHARD) -> list[StoredSchedule]:
+def due(ledger: Ledger, shard: Shard = SHARD) -> list[StoredSchedule]:
     """Schedules that a claim finds due; a task that it finds it leases for a millisecond."""
-    return store.claim(shard, 1, lease_ms=1).schedules
+    return ledger.claim(shard, 1, lease_ms=1).schedules
 
 
-def fire_due(store: Ledger, fire: Fire, shard: Shard = SHARD) -> bool:
+def fire_due(ledger: Ledger, fire: Fire, shard: Shard = SHARD) -> bool:
     """Fire what a claim finds due, as a drain does; False for nothing."""
-    claim = store.claim(shard, 1, lease_ms=1)
+    claim = ledger.claim(shard, 1, lease_ms=1)
     if claim.schedules:
         fire(shard, claim.schedules, claim.now)
     return bool(claim.schedules)
@@ -86,14 +86,14 @@ def occurrence(number: int, id: str = "s") -> str:
     return occurrence_id(id, START + number * MINUTE)
 
 
-def became(store: Ledger, id: str = "s", tenant: str = DEFAULT_TENANT) -> list[Became]:
+def became(ledger: Ledger, id: str = "s", tenant: str = DEFAULT_TENANT) -> list[Became]:
     """State of each of the last occurrences."""
-    return [one.became for one in kept(store, id, tenant).progress.recent]
+    return [one.became for one in kept(ledger, id, tenant).progress.recent]
 
 
-def waits(store: Ledger, id: str) -> bool:
+def waits(ledger: Ledger, id: str) -> bool:
     """True for an occurrence that waits for the end of another."""
-    task = store.get(SHARD.queue, id)
+    task = ledger.get(SHARD.queue, id)
     return bool(task and task.due_at == NEVER)
 
 

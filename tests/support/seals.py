@@ -8,6 +8,6 @@ LOCAL_KEY = LocalKey(bytes(range(32)), "duecourse")
 """A key that is the same in every test, so that a ledger that one App filled is opened by another."""
 
 
-def seals_of(store: Ledger, wrapping: Wrapping | None = LOCAL_KEY, namespace: str = "duecourse") -> Seals:
+def seals_of(ledger: Ledger, wrapping: Wrapping | None = LOCAL_KEY, namespace: str = "duecourse") -> Seals:
     """Seals over this ledger; without a `wrapping`, none are possible."""
-    return Seals(namespace, store.seal_keys, (lambda: wrapping) if wrapping else None, AesGcm)
+    return Seals(namespace, ledger.seal_keys, (lambda: wrapping) if wrapping else None, AesGcm)

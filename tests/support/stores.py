@@ -12,7 +12,7 @@ from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
-from tests.support.level_store import level_store
+from tests.support.level_ledger import level_ledger
 from tests.support.matrix import in_turn
 from tests.support.redis_login import logged_in, refused, rights_on
 from tests.support.redis_server import REDIS, VALKEY, labelled
@@ -37,7 +37,7 @@ def whole(value: float) -> bytes:
 def opened(
     kind: str, request: pytest.FixtureRequest, clock: HandClock, sharding: Sharding, **options: Any
 ) -> Iterator[Ledger]:
-    """An empty store, whose keys must be in order at the end."""
+    """An empty ledger, whose keys must be in order at the end."""
     if kind == "memory":
         memory = EmbeddedLedger(clock, sharding, **options)
         yield memory
@@ -45,8 +45,8 @@ def opened(
             redis_ledger.check(memory.client, shard)
         return
     if kind == "leveldb":
-        with level_store(request.getfixturevalue("tmp_path"), clock, sharding, **options) as store:
-            yield store
+        with level_ledger(request.getfixturevalue("tmp_path"), clock, sharding, **options) as ledger:
+            yield ledger
         return
     served = servers(kind, request)
     operators = served.emptied().url

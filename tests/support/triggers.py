@@ -26,13 +26,13 @@ LEASE_MS = 30_000
 class Triggers:
     """Both triggers of a ledger's work, a ring and a tick; each run is recorded."""
 
-    def __init__(self, store: Ledger, threads: Threads, watches: Sequence[Watch] = ()) -> None:
-        drainer = drainer_of(store, self._work, threads, LEASE_MS)
+    def __init__(self, ledger: Ledger, threads: Threads, watches: Sequence[Watch] = ()) -> None:
+        drainer = drainer_of(ledger, self._work, threads, LEASE_MS)
         self._drainer = drainer
         self._lock = threading.Lock()
-        self._watches = Watches(store, NAMESPACE, watches, None)
-        self.store = store
-        self.sweeper = Sweeper(store, drainer, Retention(3_600_000), margin_ms=1_000)
+        self._watches = Watches(ledger, NAMESPACE, watches, None)
+        self.ledger = ledger
+        self.sweeper = Sweeper(ledger, drainer, Retention(3_600_000), margin_ms=1_000)
         self.ran: list[Task] = []
         self.invoked_at: list[float] = []
         self.heard: list[ExpiredKey] = []

@@ -20,7 +20,7 @@ from duecourse import errors
 from duecourse.app import App, Parts
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of
-from duecourse.ledger.maintenance import Rights
+from duecourse.ledger.redis_login import Rights
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, Task
 from duecourse.settings import Settings
@@ -50,7 +50,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def app(url: str) -> Iterator[App]:
-    with connect(url) as client, closing(App(Settings(store=url), Parts(store=Ledger(client)))) as app:
+    with connect(url) as client, closing(App(Settings(store=url), Parts(ledger=Ledger(client)))) as app:
         yield app
 
 
@@ -66,11 +66,11 @@ def test_an_end_is_told_at_once(app: App) -> None:
     lags = []
     with ThreadPoolExecutor(1) as threads:
         for n in range(15):
-            app.store.add([new(f"a{n}")])
-            [leased] = claim(app.store)
+            app.ledger.add([new(f"a{n}")])
+            [leased] = claim(app.ledger)
             asked = threads.submit(lambda one=leased: (app.waiting.wait("default", one.id), time.monotonic()))
             until(app.waits.count)
-            settle(app.store, leased, Ending.DONE)
+            settle(app.ledger, leased, Ending.DONE)
             at = time.monotonic()
             lags.append(asked.result(PATIENCE_S)[1] - at)
     assert median(lags) < waits.LOOK_S / 20, "told, and not found by a look"
@@ -92,15 +92,15 @@ def operator(server: RedisServer) -> Iterator[redis.Redis]:
 @pytest.fixture
 def single(server: RedisServer) -> Iterator[App]:
     """The same on one server, which the test may trouble."""
-    with connect(server.url) as client, closing(App(Settings(), Parts(store=Ledger(client)))) as app:
+    with connect(server.url) as client, closing(App(Settings(), Parts(ledger=Ledger(client)))) as app:
         yield app
 
 
 def test_a_connection_that_is_lost_is_made_anew_and_the_tasks_are_looked_at_again(
     single: App, operator: redis.Redis, server: RedisServer
 ) -> None:
-    single.store.add([new("a"), new("b")])
-    a, b = claim(single.store)
+    single.ledger.add([new("a"), new("b")])
+    a, b = claim(single.ledger)
     with ThreadPoolExecutor(2) as threads:
         first, second = waiting_for(single, "a", threads), waiting_for(single, "b", threads)
         until(lambda: listeners(server) == 1)
@@ -108,10 +108,10 @@ def test_a_connection_that_is_lost_is_made_anew_and_the_tasks_are_looked_at_agai
             together.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
             together.publish("duecourse:ended", "default -/nobody")
             together.execute()
-        settle(single.store, a, Ending.DONE)
+        settle(single.ledger, a, Ending.DONE)
         assert first().status == "done"
         until(lambda: listeners(server) == 1)
-        settle(single.store, b, Ending.DROP)
+        settle(single.ledger, b, Ending.DROP)
         assert second().status == "dead"
 
 
@@ -119,13 +119,13 @@ def test_a_connection_that_is_lost_is_made_anew_and_the_tasks_are_looked_at_agai
 def test_ten_thousand_waiters_share_one_thread_and_one_connection(single: App, server: RedisServer) -> None:
     tasks = [new(f"a{n}", delay_ms=LEASE_MS) for n in range(10_000)]
     for at in range(0, len(tasks), 1_000):
-        single.store.add(tasks[at : at + 1_000])
+        single.ledger.add(tasks[at : at + 1_000])
     one = single.tasks.get("default", "a0")
     ends = [single.waits.end_of(replace(one, id=task.id), SHARD) for task in tasks]
     until(lambda: listeners(server) == 1)
     assert [thread.name for thread in threading.enumerate()].count("waits") == 1
     for at in range(0, len(tasks), 1_000):
-        single.store.cancel("default", [task.id for task in tasks[at : at + 1_000]])
+        single.ledger.cancel("default", [task.id for task in tasks[at : at + 1_000]])
     for end in ends:
         end.result(PATIENCE_S)
     assert single.waits.count() == 0
@@ -142,8 +142,8 @@ Client.from_env().wait(sys.argv[1])
 def test_a_waiter_that_is_killed_leaves_nothing_but_a_time_that_passes(
     single: App, operator: redis.Redis, server: RedisServer
 ) -> None:
-    single.store.add([new("a"), new("b", delay_ms=LEASE_MS)])
-    [leased] = claim(single.store)
+    single.ledger.add([new("a"), new("b", delay_ms=LEASE_MS)])
+    [leased] = claim(single.ledger)
     environment = {"PYTHONPATH": str(ROOT / "layers/core"), "DUECOURSE_STORE": server.url, "PATH": os.environ["PATH"]}
     before = set(operator.keys())
     waiter = subprocess.Popen([sys.executable, "-c", WAITER, "a"], env=environment)
@@ -152,13 +152,13 @@ def test_a_waiter_that_is_killed_leaves_nothing_but_a_time_that_passes(
     waiter.wait()
     until(lambda: listeners(server) == 0)
     assert set(operator.keys()) == before
-    assert settle(single.store, leased, Ending.DONE) == "done"
-    assert single.store.await_ends(SHARD, [], 1) == []  # in place of the minute that it may have left
+    assert settle(single.ledger, leased, Ending.DONE) == "done"
+    assert single.ledger.await_ends(SHARD, [], 1) == []  # in place of the minute that it may have left
     until(lambda: _swept(single, operator))
 
 
 def _swept(app: App, operator: redis.Redis) -> bool:
-    app.store.sweep(SHARD, retention_ms=LEASE_MS)
+    app.ledger.sweep(SHARD, retention_ms=LEASE_MS)
     return not operator.hexists(keys_of("duecourse", SHARD).meta, "awaited")
 
 
@@ -169,17 +169,17 @@ def test_a_look_finds_the_end_by_a_login_without_the_channel_which_cannot_wait(
     line = Rights().line("word").replace("&duecourse:ended ", "")
     operator.execute_command(*line.split())
     url = server.url.replace("://", "://duecourse:word@")
-    single.store.add([new("a"), new("b", delay_ms=LEASE_MS)])
+    single.ledger.add([new("a"), new("b", delay_ms=LEASE_MS)])
     with (
         connect(url) as client,
-        closing(App(Settings(), Parts(store=Ledger(client)))) as older,
+        closing(App(Settings(), Parts(ledger=Ledger(client)))) as older,
         ThreadPoolExecutor(1) as threads,
     ):
         waiting = waiting_for(single, "a", threads)
         until(lambda: operator.hexists(keys_of("duecourse", SHARD).meta, "awaited"))
-        [leased] = claim(older.store)
-        assert settle(older.store, leased, Ending.DONE) == "done"
-        assert older.store.stats(SHARD).bell_at, "the script went on to its end"
+        [leased] = claim(older.ledger)
+        assert settle(older.ledger, leased, Ending.DONE) == "done"
+        assert older.ledger.stats(SHARD).bell_at, "the script went on to its end"
         with pytest.raises(errors.StoreMisused, match="may not listen to duecourse:ended"):
             older.waiting.wait("default", "b", timeout_s=PATIENCE_S)
         assert waiting().status == "done"
@@ -189,7 +189,7 @@ def test_a_look_finds_the_end_by_a_login_without_the_channel_which_cannot_wait(
 def test_whoever_waits_is_told_whatever_happens_in_whatever_order(app: App, seed: int) -> None:
     """Tasks come, run, fail, die, are replayed, replaced and cancelled, while many wait, and some give up."""
     rng, names = random.Random(seed), [f"t{n}" for n in range(30)]
-    app.store.add([new(name, delay_ms=rng.randrange(200)) for name in names])
+    app.ledger.add([new(name, delay_ms=rng.randrange(200)) for name in names])
     with ThreadPoolExecutor(60) as threads:
         waiting = [threads.submit(patient, app, name, rng.choice((0.05, 0.5, PATIENCE_S))) for name in names * 2]
         for step in range(250):
@@ -217,17 +217,17 @@ def trouble(app: App, rng: random.Random, name: str, step: int) -> None:
     """One change of a task, or the ends of some."""
     verb = rng.randrange(6)
     if verb == 0:
-        app.store.cancel("default", [name], force=True)
+        app.ledger.cancel("default", [name], force=True)
     elif verb == 1:
-        app.store.replay("default", [name])
+        app.ledger.replay("default", [name])
     elif verb == 2:
-        app.store.add([new(name, on_duplicate=OnDuplicate.REPLACE, payload=f'{{"n":{step}}}')])
+        app.ledger.add([new(name, on_duplicate=OnDuplicate.REPLACE, payload=f'{{"n":{step}}}')])
     else:
         how = (Ending.DONE, Ending.DROP, Ending.AGAIN)
-        app.store.settle(SHARD, [ending(task, rng.choice(how)) for task in claim(app.store, 4)])
+        app.ledger.settle(SHARD, [ending(task, rng.choice(how)) for task in claim(app.ledger, 4)])
 
 
 def _all_over(app: App, names: list[str]) -> bool:
-    app.store.settle(SHARD, [ending(task, Ending.DONE) for task in claim(app.store)])
-    found = [app.store.get("default", name) for name in names]
+    app.ledger.settle(SHARD, [ending(task, Ending.DONE) for task in claim(app.ledger)])
+    found = [app.ledger.get("default", name) for name in names]
     return all(task is None or task.is_over for task in found)

@@ -20,15 +20,15 @@ WEEK_MS = 7 * DAY_MS
 
 
 @pytest.fixture
-def tasks(store: EmbeddedLedger) -> Tasks:
-    return Tasks(store, None, OwnKinds({"poll", "webhook"}), anywhere, seals_of(store))
+def tasks(ledger: EmbeddedLedger) -> Tasks:
+    return Tasks(ledger, None, OwnKinds({"poll", "webhook"}), anywhere, seals_of(ledger))
 
 
-def live(store: EmbeddedLedger, clock: HandClock, shard: Shard) -> int:
+def live(ledger: EmbeddedLedger, clock: HandClock, shard: Shard) -> int:
     """How long (ms) the one task of a shard is worked before it is given up: each hour, and it is never ready."""
     began = clock.now()
-    while claimed := store.claim(shard, 1, lease_ms=60_000).tasks:
-        store.settle(shard, [ending(task, Ending.AGAIN, delay_ms=HOUR_MS) for task in claimed])
+    while claimed := ledger.claim(shard, 1, lease_ms=60_000).tasks:
+        ledger.settle(shard, [ending(task, Ending.AGAIN, delay_ms=HOUR_MS) for task in claimed])
         clock.advance(HOUR_MS)
         assert clock.now() - began < WEEK_MS, "it goes on without end"
     return clock.now() - began
@@ -43,48 +43,48 @@ def replay(tasks: Tasks, task: Task, *, one: bool) -> None:
 
 @pytest.mark.parametrize("one", [True, False], ids=["replayed", "with its queue"])
 def test_a_replayed_query_is_given_up_again_however_often(
-    store: EmbeddedLedger, clock: HandClock, tasks: Tasks, one: bool
+    ledger: EmbeddedLedger, clock: HandClock, tasks: Tasks, one: bool
 ) -> None:
-    queries, _ = asking(store, None, Again(after=HOUR_MS // 1_000))
+    queries, _ = asking(ledger, None, Again(after=HOUR_MS // 1_000))
     ask(queries)
     clock.advance(HOUR_MS)
-    live(store, clock, Shard(QUEUE))
+    live(ledger, clock, Shard(QUEUE))
     for _ in range(3):
-        assert task_of(store).status is Status.DEAD
+        assert task_of(ledger).status is Status.DEAD
         clock.advance(WEEK_MS)
-        replay(tasks, task_of(store), one=one)
+        replay(tasks, task_of(ledger), one=one)
         assert queries.get(QUERY.id).status is QueryState.PROCESSING
-        assert task_of(store).deadline_at == clock.now() + DEADLINE_MS
-        assert live(store, clock, Shard(QUEUE)) == DEADLINE_MS
+        assert task_of(ledger).deadline_at == clock.now() + DEADLINE_MS
+        assert live(ledger, clock, Shard(QUEUE)) == DEADLINE_MS
     assert queries.get(QUERY.id).status is QueryState.FAILED
 
 
 @pytest.mark.parametrize("one", [True, False], ids=["replayed", "with its queue"])
 def test_a_replayed_task_has_as_long_as_it_had_at_first(
-    store: EmbeddedLedger, clock: HandClock, tasks: Tasks, one: bool
+    ledger: EmbeddedLedger, clock: HandClock, tasks: Tasks, one: bool
 ) -> None:
     tasks.add(new(kind="poll", deadline_ms=3 * HOUR_MS))
     for _ in range(3):
-        assert live(store, clock, SHARD) == 3 * HOUR_MS
+        assert live(ledger, clock, SHARD) == 3 * HOUR_MS
         clock.advance(WEEK_MS)
-        replay(tasks, stored_task(store), one=one)
+        replay(tasks, stored_task(ledger), one=one)
 
 
 def test_a_poll_that_had_no_end_has_the_usual_one_when_it_is_replayed(
-    store: EmbeddedLedger, clock: HandClock, tasks: Tasks
+    ledger: EmbeddedLedger, clock: HandClock, tasks: Tasks
 ) -> None:
-    store.settle(SHARD, [ending(claim_one(store, kind="poll"), Ending.DROP)])
+    ledger.settle(SHARD, [ending(claim_one(ledger, kind="poll"), Ending.DROP)])
     assert tasks.replay("default", "a").deadline_at == clock.now() + DEADLINES_MS["poll"]
 
 
-def test_a_task_without_a_deadline_has_none_when_it_is_replayed(store: EmbeddedLedger, tasks: Tasks) -> None:
-    store.settle(SHARD, [ending(claim_one(store, kind="webhook"), Ending.DROP)])
+def test_a_task_without_a_deadline_has_none_when_it_is_replayed(ledger: EmbeddedLedger, tasks: Tasks) -> None:
+    ledger.settle(SHARD, [ending(claim_one(ledger, kind="webhook"), Ending.DROP)])
     assert tasks.replay("default", "a").deadline_at == 0
 
 
 def test_a_deadline_that_had_passed_when_its_task_was_added_is_not_what_it_has_again(
-    store: EmbeddedLedger, clock: HandClock, tasks: Tasks
+    ledger: EmbeddedLedger, clock: HandClock, tasks: Tasks
 ) -> None:
     tasks.add(new(kind="poll", due_at=clock.now() - WEEK_MS, deadline_ms=HOUR_MS))
-    assert store.claim(SHARD, 1, lease_ms=1).tasks == []
+    assert ledger.claim(SHARD, 1, lease_ms=1).tasks == []
     assert tasks.replay("default", "a").deadline_at == clock.now() + DEADLINES_MS["poll"]

@@ -18,12 +18,12 @@ from duecourse.tasks.fast_parse import (
     FIELD_READERS,
     BatchBody,
     TaskBody,
-    assign_tenant,
     parse_fast,
     read_task,
     read_tasks,
 )
 from duecourse.tasks.http import MAX_BATCH, AddBatch, AddTask
+from duecourse.tasks.routes import assign_tenant
 
 WEBHOOK = {"url": "https://hooks.example.com/orders", "body": {"order": 7}}
 POLL = {"url": "https://api.example.com/exports/42", "interval": "PT30S", "until": "state == 'done'"}

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from duecourse.api.request import MAX_VALUES, has_more_values
+from duecourse.api.request import MAX_BATCH_BYTES, MAX_VALUES, has_more_values
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.task import Status
-from duecourse.tasks.http import MAX_BATCH, MAX_BATCH_BYTES
+from duecourse.tasks.http import MAX_BATCH
 from tests.support.clock import HandClock
 from tests.support.cpu import LINEAR, growth
 from tests.support.ledger import bring, stored_task
@@ -21,7 +21,7 @@ def batch(*tasks: dict[str, Any]) -> dict[str, Any]:
     return {"tasks": [{**WEBHOOK, **task} for task in tasks]}
 
 
-def test_each_task_is_answered_in_its_order(store: EmbeddedLedger) -> None:
+def test_each_task_is_answered_in_its_order(ledger: EmbeddedLedger) -> None:
     answer = ask("POST", "/tasks/batch", batch({"id": "a"}, {"id": "b", "delay": "PT2H"}, {"id": "a"}, {}))
     first, second, again, made = answer.body["tasks"]
     assert answer.status == 200
@@ -29,12 +29,12 @@ def test_each_task_is_answered_in_its_order(store: EmbeddedLedger) -> None:
     assert second == {"id": "b", "created": True, "due_at": "2026-09-21T16:13:20.000Z"}
     assert again == {"id": "a", "created": False, "due_at": "2026-09-21T15:13:20.000Z"}
     assert made["created"]
-    assert stored_task(store, made["id"]).status is Status.SCHEDULED
+    assert stored_task(ledger, made["id"]).status is Status.SCHEDULED
 
 
 @pytest.mark.parametrize("state", ["scheduled", "leased", "dead"])
-def test_one_that_its_ids_state_refuses_is_refused_alone(store: EmbeddedLedger, state: str) -> None:
-    bring(store, state)
+def test_one_that_its_ids_state_refuses_is_refused_alone(ledger: EmbeddedLedger, state: str) -> None:
+    bring(ledger, state)
     refused, added = ask("POST", "/tasks/batch", batch({"id": "a", "on_duplicate": "reject"}, {"id": "b"})).body[
         "tasks"
     ]
@@ -43,28 +43,28 @@ def test_one_that_its_ids_state_refuses_is_refused_alone(store: EmbeddedLedger, 
     assert added["created"]
 
 
-def test_one_that_is_wrong_keeps_all_out_and_every_wrong_field_is_named(store: EmbeddedLedger) -> None:
+def test_one_that_is_wrong_keeps_all_out_and_every_wrong_field_is_named(ledger: EmbeddedLedger) -> None:
     answer = ask("POST", "/tasks/batch", batch({}, {"delay": "soon", "colour": "red"}, {}, {"payload": {}}))
     assert wrong(answer).keys() == {"tasks.1.delay", "tasks.1.colour", "tasks.3.payload.url"}
     late = {"due_at": "2027-01-01T00:00:00Z", "delay": None, "deadline": "2026-12-31T00:00:00Z"}
     answer = ask("POST", "/tasks/batch", batch({}, {"kind": "strange"}, late))
     assert wrong(answer).keys() == {"tasks.1.kind", "tasks.2.deadline"}
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
 @pytest.mark.parametrize(("tasks", "problem"), [([], "at least 1"), ([WEBHOOK] * (MAX_BATCH + 1), "at most 1000")])
-def test_a_batch_has_bounds(tasks: list[Any], problem: str, store: EmbeddedLedger) -> None:
+def test_a_batch_has_bounds(tasks: list[Any], problem: str, ledger: EmbeddedLedger) -> None:
     assert problem in wrong(ask("POST", "/tasks/batch", {"tasks": tasks}))["tasks"]
-    assert store.shards() == []
+    assert ledger.shards() == []
 
 
-def test_a_full_batch_is_one_change_of_the_ledger(store: EmbeddedLedger) -> None:
+def test_a_full_batch_is_one_change_of_the_ledger(ledger: EmbeddedLedger) -> None:
     heard: list[int] = []
-    store.listen(lambda _shard, at: heard.append(at))
+    ledger.listen(lambda _shard, at: heard.append(at))
     answer = ask("POST", "/tasks/batch", {"tasks": [WEBHOOK] * MAX_BATCH})
     assert sum(item["created"] for item in answer.body["tasks"]) == MAX_BATCH
     assert len(heard) == 1
-    assert heard[0] == store.now() + 3_600_000
+    assert heard[0] == ledger.now() + 3_600_000
 
 
 class CountingClock(HandClock):
@@ -77,7 +77,7 @@ class CountingClock(HandClock):
 
 def test_the_time_is_asked_for_once_however_many_have_a_deadline(wire: Wire) -> None:
     clock = CountingClock()
-    wire(store=EmbeddedLedger(clock))
+    wire(ledger=EmbeddedLedger(clock))
 
     def asked(tasks: int) -> int:
         before = clock.asked
@@ -90,7 +90,7 @@ def test_the_time_is_asked_for_once_however_many_have_a_deadline(wire: Wire) -> 
 
 
 @pytest.mark.slow
-def test_a_batch_may_be_six_megabytes_and_each_payload_what_it_may_elsewhere(store: EmbeddedLedger) -> None:
+def test_a_batch_may_be_six_megabytes_and_each_payload_what_it_may_elsewhere(ledger: EmbeddedLedger) -> None:
     def sized(size: int, count: int) -> dict[str, Any]:
         payload = {"url": "https://hooks.example.com", "body": "x" * size}
         return {"tasks": [{"kind": "webhook", "payload": payload}] * count}
@@ -99,11 +99,11 @@ def test_a_batch_may_be_six_megabytes_and_each_payload_what_it_may_elsewhere(sto
     assert wrong(ask("POST", "/tasks/batch", sized(262_144, 1))) == {
         "tasks.0.payload": "must be at most 256 KiB of JSON"
     }
-    before = len(store.shards())
+    before = len(ledger.shards())
     answer = ask("POST", "/tasks/batch", json.dumps(sized(1, 1)) + " " * MAX_BATCH_BYTES)
     assert (answer.status, answer.body["detail"]) == (413, "The body is over 6144 KiB.")
     assert ask("POST", "/tasks", json.dumps(WEBHOOK) + " " * 262_144).status == 413
-    assert len(store.shards()) == before
+    assert len(ledger.shards()) == before
 
 
 def with_strangers(task: dict[str, Any], count: int) -> str:

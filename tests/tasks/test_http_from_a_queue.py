@@ -41,22 +41,22 @@ def refusals(caplog: pytest.LogCaptureFixture) -> dict[str, str]:
     return {record["message_id"]: record["problem"] for record in told}
 
 
-def test_each_message_becomes_a_task_by_its_own_id_or_the_messages(store: EmbeddedLedger) -> None:
+def test_each_message_becomes_a_task_by_its_own_id_or_the_messages(ledger: EmbeddedLedger) -> None:
     assert failed(invoke("enqueue_message", saved("enqueue_message/sqs_two"))) == []
-    task = stored_task(store, FIRST)
+    task = stored_task(ledger, FIRST)
     assert (task.kind, task.due_at, task.payload["body"]) == ("webhook", START + 600_000, {"order": 42})
-    assert stored_task(store, "report-42").kind == "poll"
+    assert stored_task(ledger, "report-42").kind == "poll"
 
 
 def test_what_is_no_task_is_reported_with_its_problem_and_the_rest_is_added(
-    store: EmbeddedLedger, caplog: pytest.LogCaptureFixture
+    ledger: EmbeddedLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = invoke("enqueue_message", saved("enqueue_message/sqs_some_bad"))
     assert failed(answer) == [
         "3a1424d4-f796-459a-8184-9c92662be6db",
         "4b1424d4-f796-459a-8184-9c92662be6dc",
     ]
-    assert stored_task(store, FIRST).kind == "webhook"
+    assert stored_task(ledger, FIRST).kind == "webhook"
     told = refusals(caplog)
     assert list(told) == failed(answer)
     first, second = told.values()
@@ -65,38 +65,38 @@ def test_what_is_no_task_is_reported_with_its_problem_and_the_rest_is_added(
     assert "is not JSON" in second
 
 
-def test_a_message_with_a_name_twice_is_no_task(store: EmbeddedLedger, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_message_with_a_name_twice_is_no_task(ledger: EmbeddedLedger, caplog: pytest.LogCaptureFixture) -> None:
     assert failed(invoke("enqueue_message", sqs_event(HOOK[:-1] + ', "kind": "poll"}', HOOK))) == ["m-0"]
     assert refusals(caplog) == {"m-0": "kind: stands twice in its object"}
-    assert stored_task(store, "m-1").kind == "webhook"
+    assert stored_task(ledger, "m-1").kind == "webhook"
 
 
-def test_a_task_that_no_record_holds_is_reported_and_the_rest_is_added(store: EmbeddedLedger) -> None:
+def test_a_task_that_no_record_holds_is_reported_and_the_rest_is_added(ledger: EmbeddedLedger) -> None:
     endless = json.dumps(json.loads(HOOK) | {"retry": {"backoff": "P60D", "max_backoff": "P60D"}})
     assert failed(invoke("enqueue_message", sqs_event(endless, HOOK))) == ["m-0"]
-    assert stored_task(store, "m-1").kind == "webhook"
+    assert stored_task(ledger, "m-1").kind == "webhook"
 
 
 @pytest.mark.parametrize("end", [None, Ending.DONE, Ending.DROP])
 def test_a_message_that_comes_twice_adds_nothing_whatever_became_of_its_task(
-    store: EmbeddedLedger, end: Ending | None
+    ledger: EmbeddedLedger, end: Ending | None
 ) -> None:
     event = sqs_event(HOOK)
     assert failed(invoke("enqueue_message", event)) == []
     if end:
-        [task] = claim(store)
-        settle(store, task, end)
-    before = stored_task(store, "m-0")
+        [task] = claim(ledger)
+        settle(ledger, task, end)
+    before = stored_task(ledger, "m-0")
     assert failed(invoke("enqueue_message", sqs_event(HOOK, deliveries=2))) == []
-    assert stored_task(store, "m-0") == before
+    assert stored_task(ledger, "m-0") == before
 
 
-def test_a_message_with_an_id_of_its_own_is_kept_while_its_task_is_live(store: EmbeddedLedger) -> None:
+def test_a_message_with_an_id_of_its_own_is_kept_while_its_task_is_live(ledger: EmbeddedLedger) -> None:
     body = json.dumps(json.loads(HOOK) | {"id": "order-1"})
     assert failed(invoke("enqueue_message", sqs_event(body, body))) == []
-    before = stored_task(store, "order-1")
+    before = stored_task(ledger, "order-1")
     assert failed(invoke("enqueue_message", sqs_event(body, deliveries=2))) == []
-    assert stored_task(store, "order-1") == before
+    assert stored_task(ledger, "order-1") == before
 
 
 @pytest.mark.parametrize(
@@ -108,38 +108,38 @@ def test_a_message_with_an_id_of_its_own_is_kept_while_its_task_is_live(store: E
     ],
 )
 def test_what_the_ledger_does_not_take_is_reported(
-    store: EmbeddedLedger, fields: Any, problem: str, caplog: pytest.LogCaptureFixture
+    ledger: EmbeddedLedger, fields: Any, problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     invoke("enqueue_message", sqs_event(json.dumps(json.loads(HOOK) | {"id": "dead"})))
-    settle(store, claim(store)[0], Ending.DROP)
+    settle(ledger, claim(ledger)[0], Ending.DROP)
     assert failed(invoke("enqueue_message", sqs_event(json.dumps(fields), HOOK))) == ["m-0"]
     assert problem in refusals(caplog)["m-0"]
-    assert stored_task(store, "m-1").status is Status.SCHEDULED
+    assert stored_task(ledger, "m-1").status is Status.SCHEDULED
 
 
-def test_rabbitmqs_messages_become_tasks_too(store: EmbeddedLedger) -> None:
+def test_rabbitmqs_messages_become_tasks_too(ledger: EmbeddedLedger) -> None:
     assert invoke("enqueue_message", saved("enqueue_message/rabbitmq")) == {}
-    assert (stored_task(store, "order-42").kind, stored_task(store, "report-42").kind) == ("webhook", "poll")
+    assert (stored_task(ledger, "order-42").kind, stored_task(ledger, "report-42").kind) == ("webhook", "poll")
 
 
 def test_a_rabbitmq_message_without_any_id_is_refused_and_the_others_are_added_once(
-    store: EmbeddedLedger, caplog: pytest.LogCaptureFixture
+    ledger: EmbeddedLedger, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(2):
         with pytest.raises(errors.MessagesFailed, match=r"1 of 2 messages failed: tasks::/\[1\]"):
             invoke("enqueue_message", saved("enqueue_message/bad_rabbitmq"))
     assert "id: is required in a message that has no message id" in refusals(caplog)["tasks::/[1]"]
-    assert stored_task(store, "report-42").kind == "poll"
-    assert store.stats(SHARD).scheduled == 1
+    assert stored_task(ledger, "report-42").kind == "poll"
+    assert ledger.stats(SHARD).scheduled == 1
 
 
-def test_a_body_that_is_not_text_is_refused_alone(store: EmbeddedLedger) -> None:
+def test_a_body_that_is_not_text_is_refused_alone(ledger: EmbeddedLedger) -> None:
     event = rabbitmq_event(HOOK, HOOK, ids=("a", "b"))
     strange = copy.deepcopy(event)
     strange["rmqMessagesByQueue"]["bills::/"][0]["data"] = "//4="
     with pytest.raises(errors.MessagesFailed, match="1 of 2"):
         invoke("enqueue_message", strange)
-    assert stored_task(store, "b").kind == "webhook"
+    assert stored_task(ledger, "b").kind == "webhook"
 
 
 def test_another_services_event_is_refused() -> None:
@@ -154,6 +154,6 @@ def test_while_the_ledger_is_away_the_whole_batch_comes_again(wire: Wire) -> Non
         def get(self, *_: object, **__: object) -> None:
             raise StoreUnavailable
 
-    wire(store=Away())
+    wire(ledger=Away())
     with pytest.raises(StoreUnavailable):
         invoke("enqueue_message", sqs_event(HOOK))

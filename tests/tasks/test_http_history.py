@@ -33,14 +33,14 @@ def wrong(case: str, **changes: Any) -> dict[str, str]:
     return {error["field"]: error["problem"] for error in body["errors"]}
 
 
-def test_why_tells_a_tasks_whole_story_in_order(store: EmbeddedLedger, clock: HandClock) -> None:
+def test_why_tells_a_tasks_whole_story_in_order(ledger: EmbeddedLedger, clock: HandClock) -> None:
     at = clock.at
     replay("add_webhook")
-    store.move("default", [Move(HOOK, delay_ms=1_000, by="http")])
+    ledger.move("default", [Move(HOOK, delay_ms=1_000, by="http")])
     clock.advance(1_250)
-    (task,) = store.claim(SHARD, 1, lease_ms=LEASE_MS, trigger=Trigger.TIMER).tasks
+    (task,) = ledger.claim(SHARD, 1, lease_ms=LEASE_MS, trigger=Trigger.TIMER).tasks
     clock.advance(40)
-    settle(store, task, Ending.RETRY, delay_ms=60_000, detail="HTTP 500")
+    settle(ledger, task, Ending.RETRY, delay_ms=60_000, detail="HTTP 500")
     status, why = replay("why_webhook")
     assert status == 200
     assert [one["event"] for one in why["timeline"]] == ["added", "moved", "claimed", "retry"]
@@ -74,30 +74,30 @@ def test_why_tells_a_tasks_whole_story_in_order(store: EmbeddedLedger, clock: Ha
     ("state", "waits"),
     [("scheduled", "due"), ("leased", "lease"), ("done", "nothing"), ("dead", "nothing"), ("cancelled", "nothing")],
 )
-def test_why_tells_what_a_task_waits_for(store: EmbeddedLedger, state: str, waits: str) -> None:
-    bring(store, state, HOOK)
+def test_why_tells_what_a_task_waits_for(ledger: EmbeddedLedger, state: str, waits: str) -> None:
+    bring(ledger, state, HOOK)
     assert replay("why_webhook")[1]["waits"]["for"] == waits
 
 
-def test_why_tells_what_keeps_a_task_that_is_due(store: EmbeddedLedger, clock: HandClock) -> None:
-    store.add([new(HOOK)])
+def test_why_tells_what_keeps_a_task_that_is_due(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    ledger.add([new(HOOK)])
     clock.advance(5)
     assert replay("why_webhook")[1]["waits"]["for"] == "claim"
-    store.configure("default", {"paused": True})
+    ledger.configure("default", {"paused": True})
     assert replay("why_webhook")[1]["waits"] == {
         "for": "pause",
         "text": "It has been due for 5 milliseconds; its queue is paused.",
     }
-    store.configure("default", {"paused": False, "rate": Rate(1, 60_000)})
-    store.add([new("first", due_at=1)])
-    assert len(claim(store)) == 1
+    ledger.configure("default", {"paused": False, "rate": Rate(1, 60_000)})
+    ledger.add([new("first", due_at=1)])
+    assert len(claim(ledger)) == 1
     waits = replay("why_webhook")[1]["waits"]
     assert (waits["for"], waits["until"]) == ("rate", format_instant(clock.at + 60_000))
 
 
-def test_tasks_are_listed_page_by_page(store: EmbeddedLedger) -> None:
-    store.add([new(f"t{n}", delay_ms=n + 1) for n in range(5)])
-    bring(store, "dead", "x")
+def test_tasks_are_listed_page_by_page(ledger: EmbeddedLedger) -> None:
+    ledger.add([new(f"t{n}", delay_ms=n + 1) for n in range(5)])
+    bring(ledger, "dead", "x")
     first = page(limit="4")
     second = page(limit="4", cursor=first["next_cursor"])
     assert [task["id"] for task in first["tasks"] + second["tasks"]] == ["t0", "t1", "t2", "t3", "t4", "x"]
@@ -115,8 +115,8 @@ def test_what_is_wrong_in_a_list_is_named() -> None:
         }
 
 
-def test_a_cursor_of_another_state_is_refused(store: EmbeddedLedger) -> None:
-    store.add([new("a", delay_ms=5), new("b", delay_ms=6)])
+def test_a_cursor_of_another_state_is_refused(ledger: EmbeddedLedger) -> None:
+    ledger.add([new("a", delay_ms=5), new("b", delay_ms=6)])
     cursor = page(limit="1", state="scheduled")["next_cursor"]
     query = {"cursor": cursor, "state": "dead"}
     assert wrong("list_tasks", queryStringParameters=query) == {
@@ -124,22 +124,22 @@ def test_a_cursor_of_another_state_is_refused(store: EmbeddedLedger) -> None:
     }
 
 
-def test_the_dead_are_replayed_oldest_first_and_spread(store: EmbeddedLedger, clock: HandClock) -> None:
+def test_the_dead_are_replayed_oldest_first_and_spread(ledger: EmbeddedLedger, clock: HandClock) -> None:
     at = clock.at
     for n in range(4):
-        bring(store, "dead", f"t{n}", kind="webhook" if n else "other")
+        bring(ledger, "dead", f"t{n}", kind="webhook" if n else "other")
         clock.advance(1)
     body = json.dumps({"limit": 2, "rate": {"count": 2, "per": "PT1S"}, "kind": "webhook", "dry_run": True})
     status, told = replay("replay_dead", body=body)
     assert (status, told["replayed"], told["more"], told["dry_run"]) == (200, 2, True, True)
-    assert store.stats(SHARD).dead == 4
+    assert ledger.stats(SHARD).dead == 4
     told = replay("replay_dead", body=body.replace("true", "false"))[1]
     assert told["tasks"] == [
         {"id": "t1", "due_at": "2026-09-21T14:13:20.004Z"},
         {"id": "t2", "due_at": "2026-09-21T14:13:20.504Z"},
     ]
-    assert store.stats(SHARD)[:4] == (2, 0, 0, 2)
-    task = store.get("default", "t2")
+    assert ledger.stats(SHARD)[:4] == (2, 0, 0, 2)
+    task = ledger.get("default", "t2")
     assert task
     assert (task.due_at, task.history[0].outcome) == (at + 4 + 500, "drop")
     assert replay("replay_dead_dry")[1]["tasks"] == [
@@ -160,17 +160,17 @@ def test_what_is_wrong_in_a_replay_is_named() -> None:
     }
 
 
-def test_one_dead_task_is_replayed(store: EmbeddedLedger) -> None:
-    bring(store, "dead", HOOK)
+def test_one_dead_task_is_replayed(ledger: EmbeddedLedger) -> None:
+    bring(ledger, "dead", HOOK)
     status, body = replay("replay_webhook")
     assert (status, body["task"]["state"], body["task"]["attempt"]) == (200, "scheduled", 1)
     assert replay("why_webhook")[1]["timeline"][-1]["event"] == "replayed"
 
 
-def test_who_is_told_of_an_end_is_kept_and_shown(store: EmbeddedLedger) -> None:
+def test_who_is_told_of_an_end_is_kept_and_shown(ledger: EmbeddedLedger) -> None:
     status, body = replay("add_notified")
     assert (status, body["task"]["notify_done"]) == (201, {"url": "https://example.com/done"})
-    task = store.get("default", HOOK)
+    task = ledger.get("default", HOOK)
     assert task
     assert task.notify == "https://example.com/done"
 
@@ -183,10 +183,10 @@ def test_who_cannot_be_told_is_refused() -> None:
     assert wrong("bad_notify") == {"notify_done.url": "must be an http or https URL"}
 
 
-def test_a_follow_up_is_asked_for_by_its_id_and_no_user_can_take_one(store: EmbeddedLedger) -> None:
-    store.add([new(HOOK, notify="https://a.example/")])
-    (task,) = store.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
-    settle(store, task, Ending.DONE)
+def test_a_follow_up_is_asked_for_by_its_id_and_no_user_can_take_one(ledger: EmbeddedLedger) -> None:
+    ledger.add([new(HOOK, notify="https://a.example/")])
+    (task,) = ledger.claim(SHARD, 1, lease_ms=LEASE_MS).tasks
+    settle(ledger, task, Ending.DONE)
     id = f"{HOOK}~{task.generation}.1~n"
     why = {"rawPath": f"/tasks/{id}/why", "pathParameters": {"id": id}}
     event = saved("enqueue_http/why_webhook")

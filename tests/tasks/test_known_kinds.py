@@ -53,18 +53,18 @@ def kinds(record: Record, passing: SimpleNamespace) -> LedgerKinds:
 
 
 @pytest.fixture
-def client(store: EmbeddedLedger) -> Iterator[Client]:
-    with wired_with(settings=Settings(), store=store) as app:
+def client(ledger: EmbeddedLedger) -> Iterator[Client]:
+    with wired_with(settings=Settings(), ledger=ledger) as app:
         vars(app)["place"] = StoreLocation(URL)
         yield Client.from_env()
 
 
 @pytest.fixture
-def deployed(store: EmbeddedLedger) -> Callable[[], None]:
+def deployed(ledger: EmbeddedLedger) -> Callable[[], None]:
     """A tick of a deployment with these targets, on the same ledger."""
 
     def tick() -> None:
-        with wired_with(settings=Settings(targets=TARGETS), store=store):
+        with wired_with(settings=Settings(targets=TARGETS), ledger=ledger):
             invoke("poll_tick", saved("poll_tick/rule"))
 
     return tick
@@ -80,8 +80,8 @@ def test_a_program_without_targets_adds_what_a_deployment_runs(
     assert client.add(kind="report", payload={}, notify_done={"target": "report"}).created
 
 
-def test_a_function_that_drains_writes_its_kinds_when_it_gets_ready(client: Client, store: EmbeddedLedger) -> None:
-    with wired_with(settings=Settings(targets=TARGETS), store=store) as app:
+def test_a_function_that_drains_writes_its_kinds_when_it_gets_ready(client: Client, ledger: EmbeddedLedger) -> None:
+    with wired_with(settings=Settings(targets=TARGETS), ledger=ledger) as app:
         app.get_ready()
     assert client.add(kind="report", payload={}).created
 
@@ -118,8 +118,8 @@ def test_a_ledger_that_no_deployment_wrote_to_is_named_so(client: Client) -> Non
     assert client.add(kind="webhook", payload={"url": "https://example.com/"}).created
 
 
-def test_callers_over_http_learn_no_address(store: EmbeddedLedger) -> None:
-    with wired_with(settings=Settings(), store=store) as app:
+def test_callers_over_http_learn_no_address(ledger: EmbeddedLedger) -> None:
+    with wired_with(settings=Settings(), ledger=ledger) as app:
         vars(app)["place"] = StoreLocation(URL)
         with pytest.raises(errors.InvalidInput) as caught:
             app.tasks.add(new(kind="strange"))
@@ -128,11 +128,11 @@ def test_callers_over_http_learn_no_address(store: EmbeddedLedger) -> None:
 
 
 def test_own_targets_are_all_that_counts_where_there_are_any(
-    store: EmbeddedLedger, deployed: Callable[[], None]
+    ledger: EmbeddedLedger, deployed: Callable[[], None]
 ) -> None:
     deployed()
     with (
-        wired_with(settings=Settings(targets={"bill": "lambda:Bill"}), store=store),
+        wired_with(settings=Settings(targets={"bill": "lambda:Bill"}), ledger=ledger),
         pytest.raises(errors.InvalidInput, match="known kinds: bill, poll, webhook"),
     ):
         Client.from_env().add(kind="report", payload={})

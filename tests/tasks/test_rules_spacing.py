@@ -24,59 +24,59 @@ def replies(added: list[AddReply]) -> list[Reply]:
 
 
 @pytest.mark.parametrize("number", [490, 495, 500, 505, 510])
-def test_a_task_within_anothers_span_is_that_task(store: Ledger, number: int) -> None:
-    store.add([at(500, payload="1")])
-    own = stored_task(store, "g:500") if number == 500 else None
-    assert store.add([at(number, payload="2")], echo=True) == [AddReply(f"g:{number:03d}", KEPT, own)]
-    assert [(t.id, t.payload_json) for t in store.group("default", "g")] == [("g:500", "1")]
-    assert store.stats(SHARD).scheduled == 1
+def test_a_task_within_anothers_span_is_that_task(ledger: Ledger, number: int) -> None:
+    ledger.add([at(500, payload="1")])
+    own = stored_task(ledger, "g:500") if number == 500 else None
+    assert ledger.add([at(number, payload="2")], echo=True) == [AddReply(f"g:{number:03d}", KEPT, own)]
+    assert [(t.id, t.payload_json) for t in ledger.group("default", "g")] == [("g:500", "1")]
+    assert ledger.stats(SHARD).scheduled == 1
 
 
 @pytest.mark.parametrize("number", [489, 511])
-def test_a_task_beyond_the_span_is_a_task_of_its_own(store: Ledger, number: int) -> None:
-    store.add([at(500)])
-    assert replies(store.add([at(number)])) == [CREATED]
-    assert store.stats(SHARD).scheduled == 2
+def test_a_task_beyond_the_span_is_a_task_of_its_own(ledger: Ledger, number: int) -> None:
+    ledger.add([at(500)])
+    assert replies(ledger.add([at(number)])) == [CREATED]
+    assert ledger.stats(SHARD).scheduled == 2
 
 
-def test_the_span_of_the_one_that_comes_decides(store: Ledger) -> None:
-    store.add([at(500, span=0)])
-    assert replies(store.add([at(600, span=100), at(601, span=100)])) == [KEPT, CREATED]
+def test_the_span_of_the_one_that_comes_decides(ledger: Ledger) -> None:
+    ledger.add([at(500, span=0)])
+    assert replies(ledger.add([at(600, span=100), at(601, span=100)])) == [KEPT, CREATED]
 
 
 @pytest.mark.parametrize("state", ["scheduled", "leased", "done", "cancelled", "dead"])
-def test_a_task_stands_for_the_others_whatever_became_of_it(store: Ledger, state: str) -> None:
-    bring(store, state, "g:500", group="g")
-    assert replies(store.add([at(505), at(500)])) == [KEPT, KEPT]
-    assert [t.id for t in store.group("default", "g")] == ["g:500"]
-    assert stored_task(store, "g:500").status == state
+def test_a_task_stands_for_the_others_whatever_became_of_it(ledger: Ledger, state: str) -> None:
+    bring(ledger, state, "g:500", group="g")
+    assert replies(ledger.add([at(505), at(500)])) == [KEPT, KEPT]
+    assert [t.id for t in ledger.group("default", "g")] == ["g:500"]
+    assert stored_task(ledger, "g:500").status == state
 
 
-def test_what_is_forgotten_stands_for_nothing(store: Ledger, clock: HandClock) -> None:
-    store.add([at(500)])
-    settle(store, claim(store)[0], Ending.DONE)
+def test_what_is_forgotten_stands_for_nothing(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([at(500)])
+    settle(ledger, claim(ledger)[0], Ending.DONE)
     clock.advance(1_001)
-    assert store.sweep(SHARD, retention_ms=1_000).pruned == 1
-    assert replies(store.add([at(505)])) == [CREATED]
+    assert ledger.sweep(SHARD, retention_ms=1_000).pruned == 1
+    assert replies(ledger.add([at(505)])) == [CREATED]
 
 
-def test_another_group_and_another_tenant_are_far_apart(store: Ledger) -> None:
-    store.add([at(500)])
-    assert replies(store.add([at(501, group="g2"), at(502, group="g", tenant="t")])) == [CREATED, CREATED]
-    assert replies(store.add([at(503, group="g2"), at(504, tenant="t")])) == [KEPT, KEPT]
+def test_another_group_and_another_tenant_are_far_apart(ledger: Ledger) -> None:
+    ledger.add([at(500)])
+    assert replies(ledger.add([at(501, group="g2"), at(502, group="g", tenant="t")])) == [CREATED, CREATED]
+    assert replies(ledger.add([at(503, group="g2"), at(504, tenant="t")])) == [KEPT, KEPT]
 
 
-def test_those_of_one_batch_are_held_apart_from_each_other(store: Ledger) -> None:
+def test_those_of_one_batch_are_held_apart_from_each_other(ledger: Ledger) -> None:
     batch = [at(500), new("other"), at(505), at(520), at(500), at(530), at(531)]
-    assert replies(store.add(batch)) == [CREATED, CREATED, KEPT, CREATED, KEPT, KEPT, CREATED]
-    assert [t.id for t in store.group("default", "g")] == ["g:500", "g:520", "g:531"]
-    assert len(claim(store)) == 4
+    assert replies(ledger.add(batch)) == [CREATED, CREATED, KEPT, CREATED, KEPT, KEPT, CREATED]
+    assert [t.id for t in ledger.group("default", "g")] == ["g:500", "g:520", "g:531"]
+    assert len(claim(ledger)) == 4
 
 
-def test_it_decides_in_place_of_what_a_duplicate_would_do(store: Ledger) -> None:
-    store.add([at(500, payload="1")])
-    assert replies(store.add([at(500, payload="2", on_duplicate=OnDuplicate.REPLACE)])) == [KEPT]
-    assert stored_task(store, "g:500").payload_json == "1"
+def test_it_decides_in_place_of_what_a_duplicate_would_do(ledger: Ledger) -> None:
+    ledger.add([at(500, payload="1")])
+    assert replies(ledger.add([at(500, payload="2", on_duplicate=OnDuplicate.REPLACE)])) == [KEPT]
+    assert stored_task(ledger, "g:500").payload_json == "1"
 
 
 def test_in_a_queue_of_several_shards_the_groups_shard_is_looked_at(sharded: Ledger) -> None:

@@ -26,18 +26,18 @@ CASES = [(verb, state, reply) for verb, row in TABLE.items() for state, reply in
 CHANGES = {R.CREATED, R.REPLACED, R.DEBOUNCED, R.OK}
 
 
-def do(store: Ledger, verb: str) -> Reply:
+def do(ledger: Ledger, verb: str) -> Reply:
     queue = SHARD.queue
     match verb.split():
         case ["move", *how]:
             move = Move("a", delay_ms=LATER_MS, force="force" in how, revive="reviving" in how)
-            return store.move(queue, [move])[0]
+            return ledger.move(queue, [move])[0]
         case ["cancel", *how]:
-            return store.cancel(queue, ["a"], force="force" in how)[0]
+            return ledger.cancel(queue, ["a"], force="force" in how)[0]
         case ["replay"]:
-            return store.replay(queue, ["a"])[0]
+            return ledger.replay(queue, ["a"])[0]
         case _:
-            return store.add([new(on_duplicate=OnDuplicate(verb), payload='{"n":2}', delay_ms=LATER_MS)])[0].reply
+            return ledger.add([new(on_duplicate=OnDuplicate(verb), payload='{"n":2}', delay_ms=LATER_MS)])[0].reply
 
 
 def test_the_states_stand_in_the_order_of_the_table() -> None:
@@ -45,24 +45,26 @@ def test_the_states_stand_in_the_order_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(("verb", "state", "reply"), CASES)
-def test_each_verb_answers_in_each_state_as_the_design_says(store: Ledger, verb: str, state: str, reply: Reply) -> None:
-    bring(store, state)
-    assert do(store, verb) == reply
+def test_each_verb_answers_in_each_state_as_the_design_says(
+    ledger: Ledger, verb: str, state: str, reply: Reply
+) -> None:
+    bring(ledger, state)
+    assert do(ledger, verb) == reply
 
 
 @pytest.mark.parametrize(("verb", "state", "reply"), [case for case in CASES if case[2] not in CHANGES])
-def test_a_refusal_changes_nothing(store: Ledger, verb: str, state: str, reply: Reply) -> None:
-    bring(store, state)
-    before = store.get(SHARD.queue, "a"), store.stats(SHARD)
-    assert do(store, verb) == reply
-    assert (store.get(SHARD.queue, "a"), store.stats(SHARD)) == before
+def test_a_refusal_changes_nothing(ledger: Ledger, verb: str, state: str, reply: Reply) -> None:
+    bring(ledger, state)
+    before = ledger.get(SHARD.queue, "a"), ledger.stats(SHARD)
+    assert do(ledger, verb) == reply
+    assert (ledger.get(SHARD.queue, "a"), ledger.stats(SHARD)) == before
 
 
 @pytest.mark.parametrize(("verb", "state"), [case[:2] for case in CASES if case[2] in CHANGES])
-def test_a_task_stands_in_one_place_afterwards(store: Ledger, clock: HandClock, verb: str, state: str) -> None:
-    bring(store, state)
-    do(store, verb)
-    task, stats = store.get(SHARD.queue, "a"), store.stats(SHARD)
+def test_a_task_stands_in_one_place_afterwards(ledger: Ledger, clock: HandClock, verb: str, state: str) -> None:
+    bring(ledger, state)
+    do(ledger, verb)
+    task, stats = ledger.get(SHARD.queue, "a"), ledger.stats(SHARD)
     deleted = verb.startswith("cancel") and state == "dead"
     expected = "none" if deleted else _expected(verb, state)
     assert (task.status if task else "none") == expected

@@ -40,8 +40,8 @@ class Away(Table):
 
 
 @pytest.fixture
-def tasks(store: EmbeddedLedger) -> Tasks:
-    return Tasks(store, None, KINDS, anywhere, seals_of(store))
+def tasks(ledger: EmbeddedLedger) -> Tasks:
+    return Tasks(ledger, None, KINDS, anywhere, seals_of(ledger))
 
 
 def test_an_added_task_is_answered_as_it_stands(tasks: Tasks) -> None:
@@ -56,11 +56,11 @@ def test_the_same_id_again_is_kept_and_answered_as_it_stands(tasks: Tasks) -> No
     assert (taken.created, taken.task.due_at) == (False, START + 5_000)
 
 
-def test_a_kind_that_nothing_runs_is_refused_with_those_that_are_known(tasks: Tasks, store: EmbeddedLedger) -> None:
+def test_a_kind_that_nothing_runs_is_refused_with_those_that_are_known(tasks: Tasks, ledger: EmbeddedLedger) -> None:
     with pytest.raises(errors.InvalidInput, match="known kinds: poll, work") as caught:
         tasks.add(new(kind="toil"))
     assert caught.value.problems[0].field == "kind"
-    assert store.get(QUEUE, "a") is None
+    assert ledger.get(QUEUE, "a") is None
 
 
 @pytest.mark.parametrize(
@@ -89,28 +89,28 @@ RAISED = {"absent": errors.TaskNotFound, **{reply.value: error for reply, error 
 
 
 @pytest.mark.parametrize("state", ["absent", "leased", "done", "cancelled", "dead"])
-def test_a_refused_move_raises_what_its_state_says(tasks: Tasks, store: EmbeddedLedger, state: str) -> None:
-    bring(store, state)
+def test_a_refused_move_raises_what_its_state_says(tasks: Tasks, ledger: EmbeddedLedger, state: str) -> None:
+    bring(ledger, state)
     with pytest.raises(RAISED[state]):
         tasks.move(QUEUE, Move("a", delay_ms=5))
 
 
 @pytest.mark.parametrize("state", ["absent", "leased", "done", "cancelled"])
-def test_a_refused_cancel_raises_what_its_state_says(tasks: Tasks, store: EmbeddedLedger, state: str) -> None:
-    bring(store, state)
+def test_a_refused_cancel_raises_what_its_state_says(tasks: Tasks, ledger: EmbeddedLedger, state: str) -> None:
+    bring(ledger, state)
     with pytest.raises(RAISED[state]):
         tasks.cancel(QUEUE, "a")
 
 
 @pytest.mark.parametrize("state", ["absent", "scheduled", "leased", "done", "cancelled"])
-def test_a_refused_replay_raises_what_its_state_says(tasks: Tasks, store: EmbeddedLedger, state: str) -> None:
-    bring(store, state)
+def test_a_refused_replay_raises_what_its_state_says(tasks: Tasks, ledger: EmbeddedLedger, state: str) -> None:
+    bring(ledger, state)
     with pytest.raises(RAISED[state]):
         tasks.replay(QUEUE, "a")
 
 
-def test_adding_a_dead_tasks_id_is_refused(tasks: Tasks, store: EmbeddedLedger) -> None:
-    bring(store, "dead")
+def test_adding_a_dead_tasks_id_is_refused(tasks: Tasks, ledger: EmbeddedLedger) -> None:
+    bring(ledger, "dead")
     with pytest.raises(errors.TaskDead):
         tasks.add(new())
 
@@ -126,46 +126,46 @@ def test_a_cancelled_task_stands_as_cancelled(tasks: Tasks) -> None:
     assert tasks.get(QUEUE, "a").status is Status.CANCELLED
 
 
-def test_force_takes_a_leased_task(tasks: Tasks, store: EmbeddedLedger) -> None:
-    claim_one(store, "a")
+def test_force_takes_a_leased_task(tasks: Tasks, ledger: EmbeddedLedger) -> None:
+    claim_one(ledger, "a")
     tasks.cancel(QUEUE, "a", force=True)
-    claim_one(store, "b")
+    claim_one(ledger, "b")
     assert tasks.move(QUEUE, Move("b", delay_ms=70, force=True)).status is Status.SCHEDULED
 
 
-def test_a_replayed_task_is_due_at_once(tasks: Tasks, store: EmbeddedLedger) -> None:
-    bring(store, "dead")
+def test_a_replayed_task_is_due_at_once(tasks: Tasks, ledger: EmbeddedLedger) -> None:
+    bring(ledger, "dead")
     task = tasks.replay(QUEUE, "a")
     assert (task.status, task.due_at, task.attempt) == (Status.SCHEDULED, START, 1)
 
 
-def test_a_result_comes_from_the_ledger_where_no_table_keeps_it(tasks: Tasks, store: EmbeddedLedger) -> None:
-    settle(store, claim_one(store), Ending.DONE, result='{"n":1}')
+def test_a_result_comes_from_the_ledger_where_no_table_keeps_it(tasks: Tasks, ledger: EmbeddedLedger) -> None:
+    settle(ledger, claim_one(ledger), Ending.DONE, result='{"n":1}')
     assert tasks.get(QUEUE, "a").result == {"n": 1}
 
 
-def test_a_result_comes_from_the_table_where_one_keeps_it(store: EmbeddedLedger) -> None:
-    task = claim_one(store)
-    settle(store, task, Ending.DONE)
-    assert Tasks(store, Table(task.fence, {"n": 2}), KINDS, anywhere, seals_of(store)).get(QUEUE, "a").result == {
+def test_a_result_comes_from_the_table_where_one_keeps_it(ledger: EmbeddedLedger) -> None:
+    task = claim_one(ledger)
+    settle(ledger, task, Ending.DONE)
+    assert Tasks(ledger, Table(task.fence, {"n": 2}), KINDS, anywhere, seals_of(ledger)).get(QUEUE, "a").result == {
         "n": 2
     }
 
 
-def test_an_earlier_generations_result_is_not_shown(store: EmbeddedLedger) -> None:
-    first = claim_one(store)
-    settle(store, first, Ending.DONE)
-    settle(store, claim_one(store), Ending.DONE)
-    assert Tasks(store, Table(first.fence, "old"), KINDS, anywhere, seals_of(store)).get(QUEUE, "a").result is None
+def test_an_earlier_generations_result_is_not_shown(ledger: EmbeddedLedger) -> None:
+    first = claim_one(ledger)
+    settle(ledger, first, Ending.DONE)
+    settle(ledger, claim_one(ledger), Ending.DONE)
+    assert Tasks(ledger, Table(first.fence, "old"), KINDS, anywhere, seals_of(ledger)).get(QUEUE, "a").result is None
 
 
-def test_only_a_done_task_is_looked_up_in_the_table(store: EmbeddedLedger) -> None:
-    store.add([new()])
-    assert Tasks(store, Table(0, "an earlier one's"), KINDS, anywhere, seals_of(store)).get(QUEUE, "a").result is None
-    assert Tasks(store, Away(), KINDS, anywhere, seals_of(store)).get(QUEUE, "a").status is Status.SCHEDULED
+def test_only_a_done_task_is_looked_up_in_the_table(ledger: EmbeddedLedger) -> None:
+    ledger.add([new()])
+    assert Tasks(ledger, Table(0, "an earlier one's"), KINDS, anywhere, seals_of(ledger)).get(QUEUE, "a").result is None
+    assert Tasks(ledger, Away(), KINDS, anywhere, seals_of(ledger)).get(QUEUE, "a").status is Status.SCHEDULED
 
 
-def test_a_table_that_is_away_is_told(store: EmbeddedLedger) -> None:
-    settle(store, claim_one(store), Ending.DONE)
+def test_a_table_that_is_away_is_told(ledger: EmbeddedLedger) -> None:
+    settle(ledger, claim_one(ledger), Ending.DONE)
     with pytest.raises(errors.ResultsUnavailable):
-        Tasks(store, Away(), KINDS, anywhere, seals_of(store)).get(QUEUE, "a")
+        Tasks(ledger, Away(), KINDS, anywhere, seals_of(ledger)).get(QUEUE, "a")

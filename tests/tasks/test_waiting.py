@@ -23,8 +23,8 @@ SOON_S = 0.05
 
 
 @pytest.fixture
-def app(store: EmbeddedLedger) -> Iterator[App]:
-    with wired_with(settings=Settings(targets={"work": "lambda:Work"}), store=store) as app:
+def app(ledger: EmbeddedLedger) -> Iterator[App]:
+    with wired_with(settings=Settings(targets={"work": "lambda:Work"}), ledger=ledger) as app:
         yield app
 
 
@@ -44,9 +44,9 @@ def meanwhile(app: App) -> Iterator[Callable[..., Task]]:
 
 @pytest.mark.parametrize("state", STATES)
 def test_a_task_that_has_ended_is_answered_at_once_and_any_other_times_out(
-    app: App, store: EmbeddedLedger, state: str
+    app: App, ledger: EmbeddedLedger, state: str
 ) -> None:
-    bring(store, state)
+    bring(ledger, state)
     if state == "absent":
         with pytest.raises(errors.TaskNotFound):
             app.waiting.wait("default", "a", timeout_s=PATIENCE_S)
@@ -59,29 +59,29 @@ def test_a_task_that_has_ended_is_answered_at_once_and_any_other_times_out(
         assert app.waiting.wait("default", "a", timeout_s=PATIENCE_S) == app.tasks.get("default", "a")
 
 
-def test_the_result_is_in_the_task(meanwhile: Callable[..., Task], store: EmbeddedLedger) -> None:
-    leased = claim_one(store)
-    done = meanwhile(lambda: settle(store, leased, Ending.DONE, result='{"pages":3}'))
+def test_the_result_is_in_the_task(meanwhile: Callable[..., Task], ledger: EmbeddedLedger) -> None:
+    leased = claim_one(ledger)
+    done = meanwhile(lambda: settle(ledger, leased, Ending.DONE, result='{"pages":3}'))
     assert (done.status, done.result) == (Status.DONE, {"pages": 3})
 
 
-def test_a_run_that_fails_is_no_end(meanwhile: Callable[..., Task], store: EmbeddedLedger) -> None:
-    leased = claim_one(store)
+def test_a_run_that_fails_is_no_end(meanwhile: Callable[..., Task], ledger: EmbeddedLedger) -> None:
+    leased = claim_one(ledger)
 
     def fail_then_cancel() -> None:
-        settle(store, leased, Ending.RETRY, delay_ms=LEASE_MS)
-        store.cancel("default", ["a"])
+        settle(ledger, leased, Ending.RETRY, delay_ms=LEASE_MS)
+        ledger.cancel("default", ["a"])
 
     assert meanwhile(fail_then_cancel).status is Status.CANCELLED
 
 
-def test_what_replaces_a_running_task_is_waited_for(meanwhile: Callable[..., Task], store: EmbeddedLedger) -> None:
-    leased = claim_one(store)
+def test_what_replaces_a_running_task_is_waited_for(meanwhile: Callable[..., Task], ledger: EmbeddedLedger) -> None:
+    leased = claim_one(ledger)
 
     def replace() -> None:
-        store.add([new(payload='{"second":true}', on_duplicate=OnDuplicate.REPLACE)])
-        settle(store, leased, Ending.DONE, result="1")
-        settle(store, claim(store)[0], Ending.DONE, result="2")
+        ledger.add([new(payload='{"second":true}', on_duplicate=OnDuplicate.REPLACE)])
+        settle(ledger, leased, Ending.DONE, result="1")
+        settle(ledger, claim(ledger)[0], Ending.DONE, result="2")
 
     assert meanwhile(replace).result == 2
 
@@ -100,36 +100,36 @@ def late_news(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 def test_a_replay_that_was_quicker_than_the_news_of_the_death_is_waited_for(
-    meanwhile: Callable[..., Task], store: EmbeddedLedger, app: App, late_news: threading.Event
+    meanwhile: Callable[..., Task], ledger: EmbeddedLedger, app: App, late_news: threading.Event
 ) -> None:
-    leased = claim_one(store)
+    leased = claim_one(ledger)
 
     def die_and_live() -> None:
-        settle(store, leased, Ending.DROP)
+        settle(ledger, leased, Ending.DROP)
         app.tasks.replay("default", "a")
         late_news.set()
-        settle(store, claim(store)[0], Ending.DONE)
+        settle(ledger, claim(ledger)[0], Ending.DONE)
 
     assert meanwhile(die_and_live).status is Status.DONE
 
 
 def test_a_task_that_is_deleted_before_the_news_of_its_end_is_not_there(
-    meanwhile: Callable[..., Task], store: EmbeddedLedger, late_news: threading.Event
+    meanwhile: Callable[..., Task], ledger: EmbeddedLedger, late_news: threading.Event
 ) -> None:
-    leased = claim_one(store)
+    leased = claim_one(ledger)
 
     def die_and_go() -> None:
-        settle(store, leased, Ending.DROP)
-        store.cancel("default", ["a"])
+        settle(ledger, leased, Ending.DROP)
+        ledger.cancel("default", ["a"])
         late_news.set()
 
     with pytest.raises(errors.TaskNotFound):
         meanwhile(die_and_go)
 
 
-def test_an_event_loop_waits_for_many_on_one_thread(app: App, store: EmbeddedLedger) -> None:
+def test_an_event_loop_waits_for_many_on_one_thread(app: App, ledger: EmbeddedLedger) -> None:
     ids = [f"a{n}" for n in range(200)]
-    store.add([new(id) for id in ids])
+    ledger.add([new(id) for id in ids])
 
     async def wait() -> list[Task]:
         waiting = [
@@ -138,22 +138,22 @@ def test_an_event_loop_waits_for_many_on_one_thread(app: App, store: EmbeddedLed
         while app.waits.count() < len(ids):
             await asyncio.sleep(0.01)
         assert [one.name for one in threading.enumerate()].count("waits") == 1
-        for task in [task for _ in range(9) for task in claim(store)]:
-            settle(store, task, Ending.DONE, result=f'"{task.id}"')
+        for task in [task for _ in range(9) for task in claim(ledger)]:
+            settle(ledger, task, Ending.DONE, result=f'"{task.id}"')
         return await asyncio.gather(*waiting)
 
     assert [task.result for task in asyncio.run(wait())] == ids
 
 
-def test_an_event_loop_gives_up_as_a_thread_does(app: App, store: EmbeddedLedger) -> None:
-    add(store, delay_ms=LEASE_MS)
+def test_an_event_loop_gives_up_as_a_thread_does(app: App, ledger: EmbeddedLedger) -> None:
+    add(ledger, delay_ms=LEASE_MS)
     with pytest.raises(errors.WaitTimedOut, match="still scheduled"):
         asyncio.run(app.waiting.wait_async("default", "a", "-", SOON_S, asyncio.to_thread))
     until(lambda: not app.waits.count())
 
 
-def test_a_wait_that_is_cancelled_waits_no_longer(app: App, store: EmbeddedLedger) -> None:
-    add(store, delay_ms=LEASE_MS)
+def test_a_wait_that_is_cancelled_waits_no_longer(app: App, ledger: EmbeddedLedger) -> None:
+    add(ledger, delay_ms=LEASE_MS)
 
     async def cancel() -> None:
         waiting = asyncio.create_task(app.waiting.wait_async("default", "a", "-", None, asyncio.to_thread))
@@ -167,9 +167,9 @@ def test_a_wait_that_is_cancelled_waits_no_longer(app: App, store: EmbeddedLedge
     until(lambda: not app.waits.count())
 
 
-def test_who_waits_on_what_is_closed_is_told(store: EmbeddedLedger) -> None:
-    add(store, delay_ms=LEASE_MS)
-    with wired_with(store=store) as app, ThreadPoolExecutor(1) as threads:
+def test_who_waits_on_what_is_closed_is_told(ledger: EmbeddedLedger) -> None:
+    add(ledger, delay_ms=LEASE_MS)
+    with wired_with(ledger=ledger) as app, ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(app.waiting.wait, "default", "a")
         until(app.waits.count)
         app.close()
@@ -182,14 +182,14 @@ def test_who_waits_on_what_is_closed_is_told(store: EmbeddedLedger) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_fault_of_the_listener_leaves_nobody_waiting(
-    app: App, store: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
+    app: App, ledger: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add(store, delay_ms=LEASE_MS)
+    add(ledger, delay_ms=LEASE_MS)
 
     def fault(*_: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(store, "endings", fault)
+    monkeypatch.setattr(ledger, "end_listener", fault)
     with pytest.raises(errors.StoreUnavailable, match="nobody listens"):
         app.waiting.wait("default", "a", timeout_s=PATIENCE_S)
     monkeypatch.undo()
@@ -197,9 +197,9 @@ def test_a_fault_of_the_listener_leaves_nobody_waiting(
         app.waiting.wait("default", "a", timeout_s=SOON_S)
 
 
-def test_the_thread_goes_once_nobody_waits(app: App, store: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_goes_once_nobody_waits(app: App, ledger: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waits, "STAYS_S", 0.01)
-    add(store, delay_ms=LEASE_MS)
+    add(ledger, delay_ms=LEASE_MS)
     for _ in range(3):
         with pytest.raises(errors.WaitTimedOut):
             app.waiting.wait("default", "a", timeout_s=SOON_S)
@@ -207,8 +207,8 @@ def test_the_thread_goes_once_nobody_waits(app: App, store: EmbeddedLedger, monk
 
 
 @pytest.mark.usefixtures("app")
-def test_a_client_waits_with_the_checks_of_its_other_verbs(store: EmbeddedLedger) -> None:
-    bring(store, "done")
+def test_a_client_waits_with_the_checks_of_its_other_verbs(ledger: EmbeddedLedger) -> None:
+    bring(ledger, "done")
     client = Client.from_env()
     assert client.wait("a", timeout="PT5S").result == {"ok": True}
     with pytest.raises(errors.InvalidInput, match=r"id: must be .*; timeout: must be a duration"):
@@ -218,14 +218,14 @@ def test_a_client_waits_with_the_checks_of_its_other_verbs(store: EmbeddedLedger
 
 
 @pytest.mark.usefixtures("app")
-def test_an_asynchronous_client_waits_without_its_threads(store: EmbeddedLedger) -> None:
-    store.add([new(f"a{n}") for n in range(20)])
+def test_an_asynchronous_client_waits_without_its_threads(ledger: EmbeddedLedger) -> None:
+    ledger.add([new(f"a{n}") for n in range(20)])
 
     async def wait() -> list[Task]:
         async with AsyncClient.from_env(threads=1) as client:
             waiting = [asyncio.create_task(client.wait(f"a{n}", timeout=PATIENCE_S)) for n in range(20)]
-            for task in claim(store):
-                settle(store, task, Ending.DONE)
+            for task in claim(ledger):
+                settle(ledger, task, Ending.DONE)
             with pytest.raises(errors.InvalidInput, match="timeout: must be a duration"):
                 await client.wait("a0", timeout="soon")
             return await asyncio.gather(*waiting)

@@ -37,16 +37,16 @@ def most_ms() -> Iterator[Callable[[], float]]:
 
 def add(house: Triggers, count: int, *, after_ms: int, over_ms: int = 0) -> None:
     """Tasks that fall due one after another."""
-    start = house.store.now() + after_ms
+    start = house.ledger.now() + after_ms
     made = [NewTask(f"t-{start}-{n}", "work", due_at=start + over_ms * n // count) for n in range(count)]
-    house.store.add(made)
+    house.ledger.add(made)
 
 
 @MATRIX
 def test_a_paused_queue_with_1000_overdue_tasks_causes_no_more_than_two_invocations_a_second(
     server: RedisServer, house: Triggers
 ) -> None:
-    house.store.configure("default", {"paused": True})
+    house.ledger.configure("default", {"paused": True})
     add(house, 1_000, after_ms=-60_000)
     with bridging(server, house, beat_s=0.5):
         time.sleep(WATCH_S)  # what is measured is how little happens
@@ -56,18 +56,18 @@ def test_a_paused_queue_with_1000_overdue_tasks_causes_no_more_than_two_invocati
 
 
 def test_a_resumed_queue_is_worked_at_once(server: RedisServer, house: Triggers) -> None:
-    house.store.configure("default", {"paused": True})
+    house.ledger.configure("default", {"paused": True})
     add(house, 200, after_ms=-60_000)
     with bridging(server, house):
-        house.store.configure("default", {"paused": False})
-        resumed = house.store.now()
+        house.ledger.configure("default", {"paused": False})
+        resumed = house.ledger.now()
         until(lambda: len(house.ran) == 200)
     assert min(task.claimed_at for task in house.ran) - resumed < 500
 
 
 def test_a_backlog_whose_leases_are_held_elsewhere_is_not_hot(server: RedisServer, house: Triggers) -> None:
     add(house, 400, after_ms=-60_000)
-    assert len(house.store.claim(house.store.shards()[0], 400, lease_ms=60_000).tasks) == 400
+    assert len(house.ledger.claim(house.ledger.shards()[0], 400, lease_ms=60_000).tasks) == 400
     with bridging(server, house, beat_s=0.5):
         time.sleep(1)  # what is measured is how little happens
         assert len(house.invoked_at) <= 2
@@ -97,7 +97,7 @@ def forbid_notifications(server: RedisServer, admin: redis.Redis) -> None:
 
 def test_with_neither_notifications_nor_a_bridge_the_tick_runs_what_is_due(house: Triggers) -> None:
     add(house, 50, after_ms=20, over_ms=100)
-    until(lambda: house.store.stats(house.store.shards()[0]).oldest_due_at + 150 < house.store.now())
+    until(lambda: house.ledger.stats(house.ledger.shards()[0]).oldest_due_at + 150 < house.ledger.now())
     ticked = house.sweeper.tick(house.sweeper.survey(ample), ample)
     assert (ticked.claimed, ticked.done, ticked.backlog) == (50, 50, 0)
     assert set(house.runs().values()) == {1}
@@ -111,7 +111,7 @@ def test_a_killed_bridge_rings_at_its_restart_for_what_came_due_meanwhile(server
             bridge.kill()
             bridge.wait()
         add(house, 20, after_ms=50, over_ms=50)
-        until(lambda: house.store.stats(house.store.shards()[0]).oldest_due_at + 100 < house.store.now())
+        until(lambda: house.ledger.stats(house.ledger.shards()[0]).oldest_due_at + 100 < house.ledger.now())
         assert len(house.ran) == 5
         with bridge_process(server, service.url):
             until(lambda: len(house.ran) == 25)
@@ -124,7 +124,7 @@ def test_two_bridges_ring_each_task_once(server: RedisServer, house: Triggers, m
     with triggers(server) as other, bridging(server, house), bridging(server, other):
         add(house, 500, after_ms=200, over_ms=1_000)
         until(lambda: len(house.ran) + len(other.ran) == 500)
-        until(lambda: house.store.stats(house.store.shards()[0]).leased == 0)
+        until(lambda: house.ledger.stats(house.ledger.shards()[0]).leased == 0)
     runs = house.runs()
     assert not runs.keys() & other.runs().keys()
     assert {*runs.values(), *other.runs().values()} == {1}

@@ -98,7 +98,7 @@ def test_a_page_cannot_move_it(http: urllib3.PoolManager, stack: Stack) -> None:
 
 def test_a_redis_has_its_own_time(tmp_path: Path) -> None:
     options = Options(clock=Clock.TRAVEL, store="redis://127.0.0.1:9/0", state=tmp_path)
-    with pytest.raises(HarnessError, match="--clock travel moves the time of memory:// alone"), Stack(options):
+    with pytest.raises(HarnessError, match="--clock travel needs the ledger at memory://"), Stack(options):
         pass
 
 

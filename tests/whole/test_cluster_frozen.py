@@ -43,18 +43,18 @@ def site(cluster: ClusterServers, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
 
 
 @pytest.fixture
-def store(site: Site) -> Iterator[Ledger]:
+def ledger(site: Site) -> Iterator[Ledger]:
     """A ledger of a process that has added to each queue before."""
     cluster, queues = site
     with connect(cluster.url) as client:
-        store = Ledger(client, NAMESPACE)
-        add(store, *queues.values(), id="first")
-        yield store
+        ledger = Ledger(client, NAMESPACE)
+        add(ledger, *queues.values(), id="first")
+        yield ledger
 
 
-def add(store: Ledger, *queues: str, id: str) -> None:
+def add(ledger: Ledger, *queues: str, id: str) -> None:
     for queue in queues:
-        store.add([NewTask(f"{queue}-{id}", "work", queue=queue, delay_ms=50)])
+        ledger.add([NewTask(f"{queue}-{id}", "work", queue=queue, delay_ms=50)])
 
 
 def standing_still(site: Site) -> list[int]:
@@ -83,7 +83,7 @@ def worker(cluster: ClusterServers, ran: set[str]) -> Iterator[WorkerProcess]:
             serving.stop(30)
 
 
-def test_a_worker_goes_on_with_the_queues_of_the_others(site: Site, store: Ledger) -> None:
+def test_a_worker_goes_on_with_the_queues_of_the_others(site: Site, ledger: Ledger) -> None:
     cluster, queues = site
     ran = set[str]()
     with worker(cluster, ran) as serving:
@@ -92,31 +92,31 @@ def test_a_worker_goes_on_with_the_queues_of_the_others(site: Site, store: Ledge
             others = [queue for other, queue in queues.items() if other != port]
             with cluster.paused(port):
                 for n in range(5):
-                    add(store, *others, id=f"{port}-{n}")
+                    add(ledger, *others, id=f"{port}-{n}")
                     until(lambda n=n, port=port, others=others: ran >= {f"{queue}-{port}-{n}" for queue in others})
-            until(lambda port=port: added(store, queues[port], f"{port}-after"))
+            until(lambda port=port: added(ledger, queues[port], f"{port}-after"))
             until(lambda port=port: f"{queues[port]}-{port}-after" in ran)
         assert not serving.is_faulty
 
 
-def added(store: Ledger, queue: str, id: str) -> bool:
+def added(ledger: Ledger, queue: str, id: str) -> bool:
     try:
-        add(store, queue, id=id)
+        add(ledger, queue, id=id)
     except StoreUnavailable:
         return False
     return True
 
 
-def test_a_tick_works_and_sweeps_the_shards_of_the_others(site: Site, store: Ledger) -> None:
+def test_a_tick_works_and_sweeps_the_shards_of_the_others(site: Site, ledger: Ledger) -> None:
     cluster, queues = site
     ran = set[str]()
-    with engine(store, lambda task: ran.add(task.id)) as run:
-        sweeper = Sweeper(store, run.drainer, Retention(0), margin_ms=1_000)
+    with engine(ledger, lambda task: ran.add(task.id)) as run:
+        sweeper = Sweeper(ledger, run.drainer, Retention(0), margin_ms=1_000)
         sweeper.tick(sweeper.survey(ample), ample)
         for port in standing_still(site):
             others = [queue for other, queue in queues.items() if other != port]
             with cluster.paused(port):
-                add(store, *others, id=str(port))
+                add(ledger, *others, id=str(port))
                 until(lambda port=port, others=others: ticked(sweeper, ran) >= {f"{q}-{port}" for q in others})
 
 
@@ -126,44 +126,44 @@ def ticked(sweeper: Sweeper, ran: set[str]) -> set[str]:
     return ran
 
 
-def test_leases_of_the_others_are_extended(site: Site, store: Ledger) -> None:
+def test_leases_of_the_others_are_extended(site: Site, ledger: Ledger) -> None:
     cluster, queues = site
-    add(store, *queues.values(), id="kept")
-    claim = partial(store.claim, limit=10, lease_ms=20_000)
+    add(ledger, *queues.values(), id="kept")
+    claim = partial(ledger.claim, limit=10, lease_ms=20_000)
     tasks = {port: until(lambda queue=queue: claim(Shard(queue)).tasks)[0] for port, queue in queues.items()}
     port = next(iter(queues))
-    kept = LeaseExtender(store)
+    kept = LeaseExtender(ledger)
     with cluster.paused(port), ExitStack() as running:
         for one in tasks.values():
             running.enter_context(kept.while_running(one))
         kept.extend()
         for other, task in tasks.items():
             if other != port:
-                found = store.get(task.queue, task.id)
+                found = ledger.get(task.queue, task.id)
                 assert found
                 assert found.lease_expires_at > task.lease_expires_at
 
 
-def test_who_waits_for_a_task_of_the_others_has_its_end(site: Site, store: Ledger) -> None:
+def test_who_waits_for_a_task_of_the_others_has_its_end(site: Site, ledger: Ledger) -> None:
     cluster, queues = site
     port, _ = standing_still(site)
     for queue in queues.values():
-        store.add([NewTask("long", "work", queue=queue, delay_ms=600_000)])
-    with closing(App(Settings(), Parts(store=store))) as app, ThreadPoolExecutor(3) as threads:
+        ledger.add([NewTask("long", "work", queue=queue, delay_ms=600_000)])
+    with closing(App(Settings(), Parts(ledger=ledger))) as app, ThreadPoolExecutor(3) as threads:
         waiting = {queue: threads.submit(app.waiting.wait, queue, "long", "-", 90.0) for queue in queues.values()}
         until(lambda: app.waits.count() == 3)
         with cluster.paused(port):
             for other, queue in queues.items():
                 if other != port:
-                    store.cancel(queue, ["long"])
+                    ledger.cancel(queue, ["long"])
                     assert waiting[queue].result(60).status is Status.CANCELLED
-        until(lambda: cancelled(store, queues[port], "long"))
+        until(lambda: cancelled(ledger, queues[port], "long"))
         assert waiting[queues[port]].result(60).status is Status.CANCELLED
 
 
-def cancelled(store: Ledger, queue: str, id: str) -> bool:
+def cancelled(ledger: Ledger, queue: str, id: str) -> bool:
     try:
-        store.cancel(queue, [id])
+        ledger.cancel(queue, [id])
     except StoreUnavailable:
         return False
     return True

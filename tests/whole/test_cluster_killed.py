@@ -37,8 +37,8 @@ LATE_MS = 100
 class Work:
     """Tasks that are added by threads of their own, and what became of them."""
 
-    def __init__(self, store: Ledger) -> None:
-        self._store = store
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._stop = threading.Event()
         self.acknowledged: list[str] = []
         self.refused = 0
@@ -60,7 +60,7 @@ class Work:
 
     def add_one(self, id: str) -> bool:
         try:
-            self._store.add([NewTask(id, "work", delay_ms=DELAY_MS)])
+            self._ledger.add([NewTask(id, "work", delay_ms=DELAY_MS)])
         except StoreUnavailable:
             self.refused += 1
             return False
@@ -95,10 +95,10 @@ class Function:
 def load(cluster: ClusterServers, *, wait: int) -> Iterator[Work]:
     """Three threads add, the bridge rings, the engine drains."""
     with connect(cluster.url) as client:
-        store = Ledger(client, NAMESPACE, sharding=SHARDS, wait=wait)
-        work = Work(store)
+        ledger = Ledger(client, NAMESPACE, sharding=SHARDS, wait=wait)
+        work = Work(ledger)
         adders = [threading.Thread(target=work.add, args=(lane,)) for lane in range(3)]
-        with engine(store, work.run, size=8, lease_ms=LEASE_MS) as run, bridging(cluster, Function(run), beat_s=1):
+        with engine(ledger, work.run, size=8, lease_ms=LEASE_MS) as run, bridging(cluster, Function(run), beat_s=1):
             with ExitStack() as ending:
                 for adder in adders:
                     adder.start()
@@ -134,13 +134,13 @@ def test_a_primary_killed_under_load_costs_time_and_no_task(whole: ClusterServer
 def test_a_process_that_only_adds_and_waits_for_replicas_follows_a_failover(whole: ClusterServers) -> None:
     port = whole.owner(keys_of(NAMESPACE, Shard()).tasks)
     with connect(whole.url) as client:
-        store = Ledger(client, NAMESPACE, wait=1)
-        store.add([NewTask("before", "work")])
+        ledger = Ledger(client, NAMESPACE, wait=1)
+        ledger.add([NewTask("before", "work")])
         whole.kill(port)
         whole.wait_failover()
-        until(lambda: "0 of 1 replicas" in told(store), seconds=5)  # by the one that took over
+        until(lambda: "0 of 1 replicas" in told(ledger), seconds=5)  # by the one that took over
         whole.revive(port)
-        until(lambda: told(store) == "added")
+        until(lambda: told(ledger) == "added")
 
 
 QUEUES = (f"q-{n}" for n in count())
@@ -169,17 +169,17 @@ def is_registered(cluster: ClusterServers, shard: Shard) -> bool:
         return bool(client.sismember(shards_key(NAMESPACE), f"{shard}/1"))
 
 
-def meet_by_adding(store: Ledger, shard: Shard) -> None:
-    store.add([NewTask("b", "work", queue=shard.queue)])
+def meet_by_adding(ledger: Ledger, shard: Shard) -> None:
+    ledger.add([NewTask("b", "work", queue=shard.queue)])
 
 
-def meet_by_claiming(store: Ledger, shard: Shard) -> None:
-    assert len(store.claim(shard, 1, lease_ms=LEASE_MS).tasks) == 1
+def meet_by_claiming(ledger: Ledger, shard: Shard) -> None:
+    assert len(ledger.claim(shard, 1, lease_ms=LEASE_MS).tasks) == 1
 
 
-def meet_by_a_tick(store: Ledger, shard: Shard) -> None:
-    with engine(store, lambda _task: None) as run:
-        found = Sweeper(store, run.drainer, Retention(0), margin_ms=1_000).survey(lambda: 10_000)
+def meet_by_a_tick(ledger: Ledger, shard: Shard) -> None:
+    with engine(ledger, lambda _task: None) as run:
+        found = Sweeper(ledger, run.drainer, Retention(0), margin_ms=1_000).survey(lambda: 10_000)
     assert found.shards == [shard]
 
 
@@ -197,28 +197,28 @@ def test_a_queue_whose_record_a_failover_lost_is_registered_again_once_it_is_met
 def test_a_process_that_has_added_to_a_queue_registers_it_again_after_a_failover(whole: ClusterServers) -> None:
     first = whole.owner(shards_key(NAMESPACE))
     with connect(whole.url) as client:
-        store = Ledger(client, NAMESPACE)
+        ledger = Ledger(client, NAMESPACE)
         with whole.cut_off(whole.replica_of(first)):
-            store.add([NewTask("a", "work")])
+            ledger.add([NewTask("a", "work")])
             whole.kill(first)
         whole.wait_failover()
-        until(lambda: told(store) == "added")
+        until(lambda: told(ledger) == "added")
         with suppress(StoreUnavailable):
-            store.now()  # of the node that is dead: what this process knew of it may be lost
-        until(lambda: told(store) == "added" and is_registered(whole, Shard()))
+            ledger.now()  # of the node that is dead: what this process knew of it may be lost
+        until(lambda: told(ledger) == "added" and is_registered(whole, Shard()))
 
 
 def test_an_add_to_a_new_queue_waits_until_a_replica_has_the_queue_too(whole: ClusterServers) -> None:
     first = whole.owner(shards_key(NAMESPACE))
     queue = elsewhere(whole, first).queue
     with connect(whole.url) as client:
-        store = Ledger(client, NAMESPACE, wait=1)
+        ledger = Ledger(client, NAMESPACE, wait=1)
         with whole.cut_off(whole.replica_of(first)):
             for _ in range(2):
                 with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
-                    store.add([NewTask("a", "work", queue=queue)])
+                    ledger.add([NewTask("a", "work", queue=queue)])
         whole.wait_whole()
-        store.add([NewTask("a", "work", queue=queue)])
+        ledger.add([NewTask("a", "work", queue=queue)])
 
 
 def test_an_add_waits_until_a_replica_has_a_record_that_stood_there_already(whole: ClusterServers) -> None:
@@ -242,11 +242,11 @@ def test_a_setting_waits_for_a_replica_of_the_record_and_for_one_of_its_shard(
     shard = elsewhere(whole, first)
     primary = first if lacking == "record" else whole.owner(keys_of(NAMESPACE, shard).meta)
     with connect(whole.url) as client:
-        store = Ledger(client, NAMESPACE, wait=1)
+        ledger = Ledger(client, NAMESPACE, wait=1)
         with whole.cut_off(whole.replica_of(primary)), pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
-            store.configure(shard.queue, {"paused": True})
+            ledger.configure(shard.queue, {"paused": True})
         whole.wait_whole()
-        store.configure(shard.queue, {"paused": True})
+        ledger.configure(shard.queue, {"paused": True})
 
 
 def test_a_primary_that_stays_dead_stops_its_own_shards_alone(whole: ClusterServers) -> None:
@@ -257,15 +257,15 @@ def test_a_primary_that_stays_dead_stops_its_own_shards_alone(whole: ClusterServ
     ran: list[str] = []
     ids = [f"t-{n}" for n in range(64)]
     with connect(whole.url) as client, without_coverage(whole):
-        store = Ledger(client, NAMESPACE, sharding=SHARDS)
-        store.add([NewTask(id, "work") for id in ids])
+        ledger = Ledger(client, NAMESPACE, sharding=SHARDS)
+        ledger.add([NewTask(id, "work") for id in ids])
         whole.kill(dead)
-        with engine(store, lambda task: ran.append(task.id)) as run:
-            sweeper = Sweeper(store, run.drainer, Retention(0), margin_ms=1_000)
+        with engine(ledger, lambda task: ran.append(task.id)) as run:
+            sweeper = Sweeper(ledger, run.drainer, Retention(0), margin_ms=1_000)
             found = sweeper.survey(ample)
             assert set(found.shards) == set(SHARDS.every("default")) - gone
             sweeper.tick(found, ample)
-            assert sorted(ran) == sorted(id for id in ids if store.shard_of("default", id) not in gone)
+            assert sorted(ran) == sorted(id for id in ids if ledger.shard_of("default", id) not in gone)
             whole.revive(dead)
             until(lambda: sweeper.survey(ample).away is None)
     assert isinstance(found.away, StoreUnavailable)
@@ -279,15 +279,15 @@ def test_a_primary_that_stays_dead_with_the_record_of_shards_leaves_the_others_t
     known = elsewhere(whole, dead)
     ran: list[str] = []
     with connect(whole.url) as client, connect(whole.url) as another, without_coverage(whole):
-        store, fresh = Ledger(client, NAMESPACE), Ledger(another, NAMESPACE)
-        store.add([NewTask("before", "work", queue=known.queue)])
-        with engine(store, lambda task: ran.append(task.id)) as run, engine(fresh, lambda _task: None) as unread:
-            sweeper = Sweeper(store, run.drainer, Retention(0), margin_ms=1_000)
+        ledger, fresh = Ledger(client, NAMESPACE), Ledger(another, NAMESPACE)
+        ledger.add([NewTask("before", "work", queue=known.queue)])
+        with engine(ledger, lambda task: ran.append(task.id)) as run, engine(fresh, lambda _task: None) as unread:
+            sweeper = Sweeper(ledger, run.drainer, Retention(0), margin_ms=1_000)
             sweeper.tick(sweeper.survey(ample), ample)
             whole.kill(dead)
-            store.add([NewTask("after", "work", queue=known.queue)])
+            ledger.add([NewTask("after", "work", queue=known.queue)])
             with pytest.raises(StoreUnavailable):
-                store.add([NewTask("new", "work", queue=elsewhere(whole, dead).queue)])
+                ledger.add([NewTask("new", "work", queue=elsewhere(whole, dead).queue)])
             sweeper.tick(sweeper.survey(ample), ample)
             assert ran == ["before", "after"]
             with pytest.raises(StoreUnavailable):
@@ -306,10 +306,10 @@ def without_coverage(cluster: ClusterServers) -> Iterator[None]:
         cluster.configure({"cluster-require-full-coverage": "yes", "cluster-replica-no-failover": "no"})
 
 
-def told(store: Ledger) -> str:
+def told(ledger: Ledger) -> str:
     """What an add is told."""
     try:
-        store.add([NewTask("after", "work")])
+        ledger.add([NewTask("after", "work")])
     except StoreUnavailable as error:
         return str(error)
     return "added"
@@ -364,16 +364,16 @@ def test_while_a_slot_is_on_the_move_its_shard_is_away_and_nothing_is_done_by_ha
     target = next(port for port in whole.primaries() if port != source)
     ids = {SHARDS.of("default", id): id for id in map(str, range(99))}
     with connect(whole.url) as client:
-        store = Ledger(client, sharding=SHARDS)
-        store.add([NewTask(ids[shard], "work"), NewTask(ids[other], "work")])
+        ledger = Ledger(client, sharding=SHARDS)
+        ledger.add([NewTask(ids[shard], "work"), NewTask(ids[other], "work")])
         whole.begin_move(key_slot(tasks.encode()), source, target)
         whole.move_keys(key_slot(tasks.encode()), source, target)
         with pytest.raises(StoreUnavailable):
-            store.claim(shard, 1, lease_ms=LEASE_MS)
-        task = store.get("default", ids[shard])
+            ledger.claim(shard, 1, lease_ms=LEASE_MS)
+        task = ledger.get("default", ids[shard])
         assert task
         assert task.run == 0
-        assert len(store.claim(other, 1, lease_ms=LEASE_MS).tasks) == 1
+        assert len(ledger.claim(other, 1, lease_ms=LEASE_MS).tasks) == 1
         whole.end_move(key_slot(tasks.encode()), target)
-        assert [t.run for t in store.claim(shard, 1, lease_ms=LEASE_MS).tasks] == [1]
+        assert [t.run for t in ledger.claim(shard, 1, lease_ms=LEASE_MS).tasks] == [1]
         assert node_of(client, tasks).get_connection_kwargs()["port"] == target

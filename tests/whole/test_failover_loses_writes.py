@@ -21,12 +21,12 @@ from tests.support.wait import until
 
 VERBS: dict[str, tuple[Callable[[Ledger, Lease], object], object]] = {
     "settle": (
-        lambda store, lease: store.settle(SHARD, [Settlement(lease.id, "-", lease.token, Ending.DONE)]),
+        lambda ledger, lease: ledger.settle(SHARD, [Settlement(lease.id, "-", lease.token, Ending.DONE)]),
         [Settled.STALE],
     ),
-    "extend": (lambda store, lease: store.extend(SHARD, [lease], 99), [0]),
-    "save": (lambda store, lease: store.save(SHARD, lease, "1"), False),
-    "begin": (lambda store, lease: store.begin(SHARD, [lease], 99, [bytes(8)]), [Begun("", 0, 0)]),
+    "extend": (lambda ledger, lease: ledger.extend(SHARD, [lease], 99), [0]),
+    "save": (lambda ledger, lease: ledger.save(SHARD, lease, "1"), False),
+    "begin": (lambda ledger, lease: ledger.begin(SHARD, [lease], 99, [bytes(8)]), [Begun("", 0, 0)]),
 }
 """What is asked under a lease, and the answer where it is lost."""
 
@@ -63,21 +63,21 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 def claimed_unseen(pair: Pair) -> list[Task]:
     """Tasks as they were claimed on a primary that is lost before its replica knows."""
     with connect(pair.primary.url) as client:
-        store = Ledger(client)
-        store.add([new(id) for id in "abc"])
+        ledger = Ledger(client)
+        ledger.add([new(id) for id in "abc"])
         pair.part()
-        lost = [claim(store)]
+        lost = [claim(ledger)]
         for _ in range(3):  # each draws a fence for each task
             for task in lost[-1]:
-                settle(store, task, Ending.AGAIN, delay_ms=0)
-            lost.append(claim(store))
+                settle(ledger, task, Ending.AGAIN, delay_ms=0)
+            lost.append(claim(ledger))
     pair.primary.stop(signal.SIGKILL)
     return [task for tasks in lost for task in tasks]
 
 
 @contextmanager
 def taken_over(pair: Pair) -> Iterator[Ledger]:
-    """The store on the server that has taken over, whose keys must be in order at the end."""
+    """The ledger on the server that has taken over, whose keys must be in order at the end."""
     with connect(pair.replica.url) as client:
         yield Ledger(client)
         redis_ledger.check(client)
@@ -85,23 +85,23 @@ def taken_over(pair: Pair) -> Iterator[Ledger]:
 
 def test_fences_grow_past_those_of_claims_that_a_failover_lost(pair: Pair) -> None:
     lost = claimed_unseen(pair)
-    with taken_over(pair) as store:
-        until(lambda: store.now() > lost[-1].claimed_at)
-        again = claim(store)
+    with taken_over(pair) as ledger:
+        until(lambda: ledger.now() > lost[-1].claimed_at)
+        again = claim(ledger)
     assert {task.id for task in again} == set("abc")
     assert min(task.fence for task in again) > max(task.fence for task in lost)
 
 
 def test_a_lease_that_a_failover_lost_settles_nothing_and_its_task_runs_again(pair: Pair) -> None:
     lost = claimed_unseen(pair)
-    with taken_over(pair) as store:
-        until(lambda: store.now() > lost[-1].claimed_at)
+    with taken_over(pair) as ledger:
+        until(lambda: ledger.now() > lost[-1].claimed_at)
         with pytest.raises(StoreUnavailable):
-            settle(store, lost[-1], Ending.DONE)
-        assert {settle(store, task, Ending.DONE) for task in lost} == {Settled.STALE}
-        again = claim(store)
-        assert {settle(store, task, Ending.DONE) for task in lost} == {Settled.STALE}
-        assert {settle(store, task, Ending.DONE) for task in again} == {Settled.DONE}
+            settle(ledger, lost[-1], Ending.DONE)
+        assert {settle(ledger, task, Ending.DONE) for task in lost} == {Settled.STALE}
+        again = claim(ledger)
+        assert {settle(ledger, task, Ending.DONE) for task in lost} == {Settled.STALE}
+        assert {settle(ledger, task, Ending.DONE) for task in again} == {Settled.DONE}
 
 
 @pytest.mark.parametrize("id", ["a", "gone"])
@@ -110,22 +110,22 @@ def test_a_server_that_has_not_drawn_a_leases_fence_is_not_believed_at_first(pai
     """It may have been stopped while another server gave the lease, and not know that yet."""
     ask, answer = VERBS[verb]
     lease = lease_of(claimed_unseen(pair)[-1])._replace(id=id)
-    with taken_over(pair) as store:
+    with taken_over(pair) as ledger:
         time_of_lease = int(lease.token[:12], 16) // 64
-        until(lambda: store.now() > time_of_lease)
+        until(lambda: ledger.now() > time_of_lease)
         with pytest.raises(StoreUnavailable, match="another server has given leases"):
-            ask(store, lease)
-        assert ask(store, lease) == answer
+            ask(ledger, lease)
+        assert ask(ledger, lease) == answer
 
 
 def test_what_is_added_after_a_failover_is_newer_than_what_it_lost(pair: Pair) -> None:
     with connect(pair.primary.url) as client:
-        store = Ledger(client)
-        add(store, "before", delay_ms=LATER_MS)
+        ledger = Ledger(client)
+        add(ledger, "before", delay_ms=LATER_MS)
         pair.part()
-        lost = [add(store, "a", delay_ms=LATER_MS + n, on_duplicate="replace") for n in range(5)]
+        lost = [add(ledger, "a", delay_ms=LATER_MS + n, on_duplicate="replace") for n in range(5)]
     pair.primary.stop(signal.SIGKILL)
-    with taken_over(pair) as store:
-        assert store.get(SHARD.queue, "a") is None
-        until(lambda: store.now() > lost[-1].created_at)
-        assert add(store, "a").generation > max(task.generation for task in lost)
+    with taken_over(pair) as ledger:
+        assert ledger.get(SHARD.queue, "a") is None
+        until(lambda: ledger.now() > lost[-1].created_at)
+        assert add(ledger, "a").generation > max(task.generation for task in lost)

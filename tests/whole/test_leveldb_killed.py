@@ -14,7 +14,7 @@ from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.task import Status
 from tests.support.ledger import SHARD
 from tests.support.level_filler import AFTERWARDS
-from tests.support.level_store import level_store
+from tests.support.level_ledger import level_ledger
 from tests.support.matrix import LENGTHY, in_turn
 from tests.support.project import ROOT
 
@@ -40,10 +40,10 @@ def work_and_be_killed(folder: Path, name: str, lines: int, answered: Answered) 
         answered[what].update(ids)
 
 
-def check_answers(store: EmbeddedLedger, answered: Answered) -> None:
+def check_answers(ledger: EmbeddedLedger, answered: Answered) -> None:
     """Fail where something that was answered is not so."""
     batches = {batch_of(id) for ids in answered.values() for id in ids}
-    tasks = {task.id: task for batch in batches for task in store.group(SHARD.queue, batch)}
+    tasks = {task.id: task for batch in batches for task in ledger.group(SHARD.queue, batch)}
     added = {batch_of(id) for id in answered["added"]}
     assert {id for id in tasks if batch_of(id) in added} == answered["added"]
     assert {tasks[id].status for id in answered["done"]} == {Status.DONE}
@@ -60,8 +60,8 @@ def test_nothing_answered_is_missing_however_often_the_process_is_killed(kills: 
     folder = tmp_path / "ledger"
     for kill in range(kills):
         work_and_be_killed(folder, f"k{kill}", rng.randint(1, 30), answered)
-        with level_store(folder) as store:  # whose keys are all looked at as it is closed
-            check_answers(store, answered)
+        with level_ledger(folder) as ledger:  # whose keys are all looked at as it is closed
+            check_answers(ledger, answered)
     assert len(answered["done"]) > 30 * kills
 
 
@@ -73,5 +73,5 @@ def test_a_full_disk_refuses_loses_nothing_and_is_written_to_again_when_there_is
     added = {id for what, id in answers if what == "added"}
     assert {"full-0", "full-1", "full-2"} < refused
     assert {f"after-{number}" for number in range(AFTERWARDS)} <= added
-    with level_store(tmp_path / "ledger") as store:
-        assert {id for id in added if store.get(SHARD.queue, id) is None} == set()
+    with level_ledger(tmp_path / "ledger") as ledger:
+        assert {id for id in added if ledger.get(SHARD.queue, id) is None} == set()

@@ -15,7 +15,7 @@ import urllib3
 from duecourse_local.harness.addresses import free_port
 from tests.support.api import Api
 from tests.support.commands import BARE, run, up
-from tests.support.earlier_store import EarlierStore
+from tests.support.earlier_ledger import EarlierLedger
 from tests.support.matrix import LENGTHY
 from tests.support.project import ROOT
 from tests.support.redis_server import REDIS, RedisServer, need
@@ -90,7 +90,7 @@ def newcomer(tmp_path: Path) -> Newcomer:
 def old(tmp_path: Path) -> Iterator[RedisServer]:
     """A Redis with a ledger of an earlier release that is full of tasks, one of them leased and gone."""
     release = unpack_release(EARLIER, tmp_path / "release").parent
-    with RedisServer(need(REDIS[-1])) as server, EarlierStore(layer_of(release), server.url) as earlier:
+    with RedisServer(need(REDIS[-1])) as server, EarlierLedger(layer_of(release), server.url) as earlier:
         for n in range(OLD):
             earlier("add", f"old-{n}", json.dumps({"n": n, "text": "x" * (n * 100)}), delay_ms=1_000 if n else 0)
         assert list(earlier("claim", 1)) == ["old-0"]

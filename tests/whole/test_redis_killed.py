@@ -27,22 +27,22 @@ LEASE_MS = 500
 class Acknowledged:
     """What the store answered to, until it went away."""
 
-    def __init__(self, store: Ledger) -> None:
-        self._store = store
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self.added: list[str] = []
         self.finished: list[str] = []
 
     def add(self, lane: int) -> None:
         for n in range(1_000_000):
             id = f"{lane}-{n}"
-            self._store.add([NewTask(id, "work", delay_ms=0 if n % 2 else 3_600_000)])
+            self._ledger.add([NewTask(id, "work", delay_ms=0 if n % 2 else 3_600_000)])
             self.added.append(id)
 
     def work(self) -> None:
         while True:
-            tasks = self._store.claim(SHARD, 3, lease_ms=LEASE_MS).tasks
+            tasks = self._ledger.claim(SHARD, 3, lease_ms=LEASE_MS).tasks
             ends = [ending(task, Ending.DONE, result="1") for task in tasks[:2]]
-            answers = self._store.settle(SHARD, ends)
+            answers = self._ledger.settle(SHARD, ends)
             assert set(answers) <= {Settled.DONE}
             self.finished += [end.id for end in ends]
 
@@ -63,8 +63,8 @@ def until_away(work: Callable[[], None]) -> Callable[[], None]:
 
 def test_nothing_acknowledged_is_lost(server: RedisServer) -> None:
     with connect(server.url) as client:
-        store = Ledger(client)
-        acknowledged = Acknowledged(store)
+        ledger = Ledger(client)
+        acknowledged = Acknowledged(ledger)
         works = [lambda lane=lane: acknowledged.add(lane) for lane in range(3)] + [acknowledged.work]  # type: ignore[misc]
         threads = [threading.Thread(target=until_away(work)) for work in works]
         for thread in threads:
@@ -74,11 +74,11 @@ def test_nothing_acknowledged_is_lost(server: RedisServer) -> None:
         for thread in threads:
             thread.join()
         server.start()
-        assert {id for id in acknowledged.added if store.get(SHARD.queue, id) is None} == set()
-        assert {stored_task(store, id).status for id in acknowledged.finished} == {Status.DONE}
+        assert {id for id in acknowledged.added if ledger.get(SHARD.queue, id) is None} == set()
+        assert {stored_task(ledger, id).status for id in acknowledged.finished} == {Status.DONE}
         client.delete("duecourse:{default/0}:bell")  # the one key with a time to live; the next verb hangs it again
         assert check(client) >= len(acknowledged.added)
-        finish_the_rest(store, acknowledged)
+        finish_the_rest(ledger, acknowledged)
 
 
 @contextmanager
@@ -92,9 +92,9 @@ def full_disk(server: RedisServer) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
 
 
-def added(store: Ledger, id: str, **fields: Any) -> bool:
+def added(ledger: Ledger, id: str, **fields: Any) -> bool:
     try:
-        return bool(store.add([NewTask(id, "work", **fields)]))
+        return bool(ledger.add([NewTask(id, "work", **fields)]))
     except StoreUnavailable:
         return False
 
@@ -105,30 +105,30 @@ def test_a_full_disk_rejects_changes_loses_nothing_and_work_goes_on_once_there_i
         RedisServer(need(version), "--appendonly", "yes", "--appendfsync", "everysec") as server,
         connect(server.url) as client,
     ):
-        store = Ledger(client)
-        acknowledged = [f"t-{n}" for n in range(50) if added(store, f"t-{n}")]
-        [running] = store.claim(SHARD, 1, lease_ms=LATER_MS).tasks
+        ledger = Ledger(client)
+        acknowledged = [f"t-{n}" for n in range(50) if added(ledger, f"t-{n}")]
+        [running] = ledger.claim(SHARD, 1, lease_ms=LATER_MS).tasks
         with full_disk(server):
             ids = (f"late-{n}" for n in count())
-            while added(store, id := next(ids)):  # until the server has met that there is no room
+            while added(ledger, id := next(ids)):  # until the server has met that there is no room
                 acknowledged.append(id)
             for change in (
-                lambda: store.claim(SHARD, 1, lease_ms=LEASE_MS),
-                lambda: store.settle(SHARD, [ending(running, Ending.DONE)]),
-                lambda: store.cancel(SHARD.queue, ["t-9"]),
+                lambda: ledger.claim(SHARD, 1, lease_ms=LEASE_MS),
+                lambda: ledger.settle(SHARD, [ending(running, Ending.DONE)]),
+                lambda: ledger.cancel(SHARD.queue, ["t-9"]),
             ):
                 with pytest.raises(StoreUnavailable):
                     change()
-            assert stored_task(store, "t-9").status is Status.SCHEDULED
-        until(lambda: added(store, "after"))
-        assert store.settle(SHARD, [ending(running, Ending.DONE)]) == [Settled.DONE]
-        assert len(store.claim(SHARD, 500, lease_ms=LATER_MS).tasks) == len(
+            assert stored_task(ledger, "t-9").status is Status.SCHEDULED
+        until(lambda: added(ledger, "after"))
+        assert ledger.settle(SHARD, [ending(running, Ending.DONE)]) == [Settled.DONE]
+        assert len(ledger.claim(SHARD, 500, lease_ms=LATER_MS).tasks) == len(
             acknowledged
         )  # the last instead of the first
         until(lambda: client.info("persistence")["aof_pending_bio_fsync"] == 0)
         server.stop(signal.SIGKILL)
         server.start()
-        assert {id for id in [*acknowledged, "after"] if store.get(SHARD.queue, id) is None} == set()
+        assert {id for id in [*acknowledged, "after"] if ledger.get(SHARD.queue, id) is None} == set()
         check(client)
 
 
@@ -138,30 +138,30 @@ def test_a_server_that_syncs_always_ends_on_a_full_disk_with_all_that_it_acknowl
         RedisServer(need(version), "--appendonly", "yes", "--appendfsync", "always") as server,
         connect(server.url) as client,
     ):
-        store = Ledger(client)
-        acknowledged = [f"t-{n}" for n in range(50) if added(store, f"t-{n}")]
+        ledger = Ledger(client)
+        acknowledged = [f"t-{n}" for n in range(50) if added(ledger, f"t-{n}")]
         with full_disk(server):
-            assert not added(store, "lost")
+            assert not added(ledger, "lost")
             assert server.process.wait(30) != 0
         server.start()
-        assert {id for id in acknowledged if store.get(SHARD.queue, id) is None} == set()
-        assert added(store, "after")
-        assert len(store.claim(SHARD, 500, lease_ms=LATER_MS).tasks) == len(acknowledged) + 1
+        assert {id for id in acknowledged if ledger.get(SHARD.queue, id) is None} == set()
+        assert added(ledger, "after")
+        assert len(ledger.claim(SHARD, 500, lease_ms=LATER_MS).tasks) == len(acknowledged) + 1
         check(client)
 
 
-def finish_the_rest(store: Ledger, acknowledged: Acknowledged) -> None:
+def finish_the_rest(ledger: Ledger, acknowledged: Acknowledged) -> None:
     """What was leased lapses, and all that is due is worked after all."""
     worked: list[str] = []
-    with engine(store, lambda task: worked.append(task.id)) as run:
+    with engine(ledger, lambda task: worked.append(task.id)) as run:
 
         def settled() -> bool:
             run.drainer.drain([Shard()], ample)
-            stats = store.stats(SHARD)
+            stats = ledger.stats(SHARD)
             return stats.leased == 0 and stats.oldest_due_at > stats.now + LATER_MS  # what lapsed twice waits a while
 
         until(settled)
     assert not set(worked) & set(acknowledged.finished)
     # More may be done than was acknowledged: an answer can be lost whose work is not.
     due = [id for id in acknowledged.added if int(id.split("-")[1]) % 2]
-    assert {stored_task(store, id).status for id in due} == {Status.DONE}
+    assert {stored_task(ledger, id).status for id in due} == {Status.DONE}

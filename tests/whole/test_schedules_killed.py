@@ -34,28 +34,28 @@ PATIENT = RetryPolicy(max_attempts=100, backoff_ms=10, jitter=False)
 NAMES = [f"s-{n}" for n in range(40)]
 
 
-def fire_until(store: Ledger, begin: int, end: int) -> dict[str, list[int]]:
+def fire_until(ledger: Ledger, begin: int, end: int) -> dict[str, list[int]]:
     """Add schedules of each 200 ms that end; answers the nominal times of each."""
     found = {}
     for place, id in enumerate(NAMES):
         rule = Rule(Every(EVERY_MS), begin + place, until=end)
         first = begin + place
-        store.put_schedule(
+        ledger.put_schedule(
             series(id, rule=rule, retry=PATIENT), Progress(nominal=first, next_at=first, zones=CALENDAR.version)
         )
         found[id] = [*range(first, end + 1, EVERY_MS)]
     return found
 
 
-def assert_once_each(store: Ledger, wanted: dict[str, list[int]]) -> set[str]:
+def assert_once_each(ledger: Ledger, wanted: dict[str, list[int]]) -> set[str]:
     """Fail unless each nominal time has one occurrence, which is done, and there are no others; answers their ids."""
     ids = {occurrence_id(id, nominal) for id, times in wanted.items() for nominal in times}
-    assert {id for id in ids if store.get("default", id) is None} == set()
-    assert store.stats(SHARD)[:4] == (0, 0, len(ids), 0)
+    assert {id for id in ids if ledger.get("default", id) is None} == set()
+    assert ledger.stats(SHARD)[:4] == (0, 0, len(ids), 0)
     for id, times in wanted.items():
-        progress = kept(store, id).progress
+        progress = kept(ledger, id).progress
         assert (progress.fired, progress.missed, progress.skipped) == (len(times), 0, 0), id
-        assert became(store, id) == [Became.DONE] * min(10, len(times))
+        assert became(ledger, id) == [Became.DONE] * min(10, len(times))
     return ids
 
 
@@ -64,22 +64,22 @@ def assert_once_each(store: Ledger, wanted: dict[str, list[int]]) -> set[str]:
 def test_processes_that_are_killed_again_and_again_lose_and_double_no_occurrence(
     redis_server: RedisServer, redis_client: redis.Redis, kills: int
 ) -> None:
-    store, draw = Ledger(redis_client, NAMESPACE), random.Random(kills)
-    begin = store.now() + 1_000
-    wanted = fire_until(store, begin, begin + kills * 1_000)
+    ledger, draw = Ledger(redis_client, NAMESPACE), random.Random(kills)
+    begin = ledger.now() + 1_000
+    wanted = fire_until(ledger, begin, begin + kills * 1_000)
     for _ in range(kills):
         with children(redis_server.url, 2, lease_ms=LEASE_MS) as crowd:
             enough = len(ran(redis_client)) + draw.randrange(1, 400)
             for child in crowd:
                 child.drain_on()
-            until(lambda enough=enough: len(ran(redis_client)) >= enough or over(store), every=0.001)
+            until(lambda enough=enough: len(ran(redis_client)) >= enough or over(ledger), every=0.001)
             for child in crowd:
                 child.process.kill()
     with children(redis_server.url, 2, lease_ms=LEASE_MS) as crowd:
         for child in crowd:
             child.drain_on()
-        until(lambda: over(store), seconds=60, every=0.1)
-    ids = assert_once_each(store, wanted)
+        until(lambda: over(ledger), seconds=60, every=0.1)
+    ids = assert_once_each(ledger, wanted)
     runs = ran(redis_client)
     assert set(runs.values()) == {1}, "a run was made twice"
     assert {name.rpartition(":")[0] for name in runs} == ids
@@ -90,46 +90,46 @@ def test_processes_that_are_killed_again_and_again_lose_and_double_no_occurrence
 def test_a_backfill_goes_on_with_the_next_time_however_often_its_process_is_killed(
     redis_server: RedisServer, redis_client: redis.Redis
 ) -> None:
-    store = Ledger(redis_client, NAMESPACE)
-    end = store.now() - 1_000
+    ledger = Ledger(redis_client, NAMESPACE)
+    end = ledger.now() - 1_000
     since = end - 80 * EVERY_MS
-    store.put_schedule(
+    ledger.put_schedule(
         series("s", rule=Rule(Every(EVERY_MS), since), retry=PATIENT, paused=True),
         Progress(nominal=end + EVERY_MS, next_at=NEVER, zones=CALENDAR.version),
     )
-    assert Schedules(store, CALENDAR, lambda task: task).backfill("default", "s", (since, end), None) == 80
+    assert Schedules(ledger, CALENDAR, lambda task: task).backfill("default", "s", (since, end), None) == 80
     for enough in (1, 25, 50):
         with children(redis_server.url, 1, lease_ms=LEASE_MS) as (killed,):
             killed.drain_on()
             until(lambda enough=enough: len(ran(redis_client)) >= enough, every=0.001)
             killed.process.kill()
-        assert store.schedule("default", backfill_id("s", since)), "it was killed in the midst"
+        assert ledger.schedule("default", backfill_id("s", since)), "it was killed in the midst"
     with children(redis_server.url, 1, lease_ms=LEASE_MS) as (last,):
         last.drain_on()
-        until(lambda: store.stats(SHARD).done == 80)
+        until(lambda: ledger.stats(SHARD).done == 80)
     runs = ran(redis_client)
     assert set(runs.values()) == {1}, "a run was made twice"
     assert {name.rpartition(":")[0] for name in runs} == {
         occurrence_id("s", nominal) for nominal in range(since, end, EVERY_MS)
     }
-    assert store.stats(SHARD)[:4] == (0, 0, 80, 0)
-    assert store.schedule("default", backfill_id("s", since)) is None
+    assert ledger.stats(SHARD)[:4] == (0, 0, 80, 0)
+    assert ledger.schedule("default", backfill_id("s", since)) is None
 
 
-def over(store: Ledger) -> bool:
+def over(ledger: Ledger) -> bool:
     """True once no schedule has a time left, and nothing waits or runs."""
-    stats = store.stats(SHARD)
+    stats = ledger.stats(SHARD)
     return not (stats.scheduled or stats.leased) and all(
-        one.progress.nominal is None for one in store.schedules("default", "", len(NAMES)).schedules
+        one.progress.nominal is None for one in ledger.schedules("default", "", len(NAMES)).schedules
     )
 
 
 def test_two_drains_at_once_fire_each_time_once(redis_server: RedisServer, clock: HandClock) -> None:
     with connect(redis_server.url) as one, connect(redis_server.url) as other:
-        stores = [Ledger(client, NAMESPACE, travel=clock) for client in (one, other)]
-        wanted = fire_until(stores[0], START, START + 5_000)
-        with working(stores[0]) as first, working(stores[1]) as second:
-            while not over(stores[0]):
+        ledgers = [Ledger(client, NAMESPACE, travel=clock) for client in (one, other)]
+        wanted = fire_until(ledgers[0], START, START + 5_000)
+        with working(ledgers[0]) as first, working(ledgers[1]) as second:
+            while not over(ledgers[0]):
                 both = [
                     threading.Thread(target=work.drainer.drain, args=([SHARD], lambda: 600_000))
                     for work in (first, second)
@@ -139,29 +139,29 @@ def test_two_drains_at_once_fire_each_time_once(redis_server: RedisServer, clock
                 for thread in both:
                     thread.join()
                 clock.advance(EVERY_MS)
-            ids = assert_once_each(stores[0], wanted)
+            ids = assert_once_each(ledgers[0], wanted)
             assert min(len(first.ran), len(second.ran)) > 0, "it was no contest"
             assert first.ran + second.ran == dict.fromkeys(ids, 1)
 
 
 def test_a_step_that_was_computed_long_ago_adds_nothing(redis_client: redis.Redis, clock: HandClock) -> None:
-    store = Ledger(redis_client, travel=clock)
-    firer = Firer(store, CALENDAR)
-    put(store)
+    ledger = Ledger(redis_client, travel=clock)
+    firer = Firer(ledger, CALENDAR)
+    put(ledger)
     clock.advance(MINUTE)
-    [old] = due(store)
+    [old] = due(ledger)
     step = firer.step(old, clock.at)
-    assert fire_due(store, firer.fire)
-    after = kept(store)
+    assert fire_due(ledger, firer.fire)
+    after = kept(ledger)
     clock.advance(5 * MINUTE)
-    assert store.fire(SHARD, [step]) == [Fired.STALE]
-    assert kept(store) == after
-    assert store.stats(SHARD).scheduled == 1
-    assert fire_due(store, firer.fire)
-    assert store.fire(SHARD, [step, firer.step(old, clock.at)]) == [Fired.STALE] * 2
-    store.drop_schedule("default", "s")
-    put(store, at=old.progress.next_at)
-    assert store.fire(SHARD, [step]) == [Fired.STALE], "another one of its name"
+    assert ledger.fire(SHARD, [step]) == [Fired.STALE]
+    assert kept(ledger) == after
+    assert ledger.stats(SHARD).scheduled == 1
+    assert fire_due(ledger, firer.fire)
+    assert ledger.fire(SHARD, [step, firer.step(old, clock.at)]) == [Fired.STALE] * 2
+    ledger.drop_schedule("default", "s")
+    put(ledger, at=old.progress.next_at)
+    assert ledger.fire(SHARD, [step]) == [Fired.STALE], "another one of its name"
 
 
 @pytest.fixture(params=SERVERS)
@@ -172,10 +172,10 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 
 def test_a_redis_that_is_killed_and_started_again_has_each_occurrence_once(server: RedisServer) -> None:
     with connect(server.url) as client:
-        store = Ledger(client, NAMESPACE)
-        begin = store.now()
-        wanted = fire_until(store, begin, begin + 5_000)
-        with working(store, lease_ms=LEASE_MS) as work:
+        ledger = Ledger(client, NAMESPACE)
+        begin = ledger.now()
+        wanted = fire_until(ledger, begin, begin + 5_000)
+        with working(ledger, lease_ms=LEASE_MS) as work:
             stopped = threading.Event()
 
             def drain() -> None:
@@ -190,11 +190,11 @@ def test_a_redis_that_is_killed_and_started_again_has_each_occurrence_once(serve
                     until(lambda enough=enough: len(work.ran) >= enough)
                     server.stop(signal.SIGKILL)
                     server.start()
-                until(lambda: over(store))
+                until(lambda: over(ledger))
             finally:
                 stopped.set()
                 thread.join()
-        ids = assert_once_each(store, wanted)
+        ids = assert_once_each(ledger, wanted)
         assert work.ran.keys() == ids
         client.delete(f"{NAMESPACE}:{{default/0}}:bell")  # the one key with a time to live
         check(client, namespace=NAMESPACE)

@@ -31,9 +31,9 @@ def service() -> Iterator[SentinelServers]:
         yield service
 
 
-def added(store: Ledger, id: str) -> bool:
+def added(ledger: Ledger, id: str) -> bool:
     try:
-        return bool(store.add([new(id)]))
+        return bool(ledger.add([new(id)]))
     except StoreUnavailable:
         return False
 
@@ -44,39 +44,39 @@ def test_the_store_and_the_bridge_follow_a_sentinels_failover(
     caplog.set_level(logging.WARNING)
     recorder, answered = Recorder(), list[str]()
     with connect(service.url) as client, bridging(service, recorder, beat_s=1) as bridge:
-        store = Ledger(client, NAMESPACE, wait=1)
+        ledger = Ledger(client, NAMESPACE, wait=1)
         for n in range(200):
-            store.add([new(f"t-{n}")])
+            ledger.add([new(f"t-{n}")])
             answered.append(f"t-{n}")
         until(lambda: recorder.of(BELL))
         service.kill(service.primary_port)
-        assert not added(store, "lost")
+        assert not added(ledger, "lost")
         until(lambda: service.primary() == service.replica_port)
-        store = Ledger(client, NAMESPACE)
-        until(lambda: added(store, "after"), every=0.05)
+        ledger = Ledger(client, NAMESPACE)
+        until(lambda: added(ledger, "after"), every=0.05)
         until(lambda: "the store is back" in caplog.text)
         assert bridge.stats().events
         before = len(recorder.of(BELL))
-        added(store, "rings")
+        added(ledger, "rings")
         until(lambda: len(recorder.of(BELL)) > before)
-        ids = {task.id for task in store.claim(Shard(), 500, lease_ms=LEASE_MS).tasks}
+        ids = {task.id for task in ledger.claim(Shard(), 500, lease_ms=LEASE_MS).tasks}
         assert ids - {"lost"} == {*answered, "after", "rings"}
 
 
 def test_who_waits_is_told_by_the_replica_that_took_over(service: SentinelServers) -> None:
     with (
         connect(service.url) as client,
-        closing(App(Settings(), Parts(store=Ledger(client, wait=1)))) as app,
+        closing(App(Settings(), Parts(ledger=Ledger(client, wait=1)))) as app,
         ThreadPoolExecutor(1) as threads,
     ):
-        app.store.add([new("a", delay_ms=LEASE_MS)])
+        app.ledger.add([new("a", delay_ms=LEASE_MS)])
         waiting = threads.submit(app.waiting.wait, "default", "a", "-", 60.0)
         until(app.waits.count)
         service.kill(service.primary_port)
         until(lambda: service.primary() == service.replica_port)
-        store = Ledger(client)
-        until(lambda: added(store, "after"), every=0.05)
-        store.cancel("default", ["a"])
+        ledger = Ledger(client)
+        until(lambda: added(ledger, "after"), every=0.05)
+        ledger.cancel("default", ["a"])
         assert waiting.result(60).status is Status.CANCELLED
 
 
@@ -87,13 +87,13 @@ def test_a_service_that_no_sentinel_knows_is_away(service: SentinelServers) -> N
 
 def test_a_primary_that_was_demoted_is_left(service: SentinelServers) -> None:
     with connect(service.url) as client:
-        store = Ledger(client)
-        store.add([new("a")])
+        ledger = Ledger(client)
+        ledger.add([new("a")])
         with open_client(f"redis://127.0.0.1:{service.port}") as sentinel:
             sentinel.execute_command("SENTINEL", "FAILOVER", "main")
         until(lambda: service.primary() == service.replica_port)
-        until(lambda: added(store, "b"), every=0.05)
-        assert {task.id for task in store.claim(Shard(), 9, lease_ms=LEASE_MS).tasks} == {"a", "b"}
+        until(lambda: added(ledger, "b"), every=0.05)
+        assert {task.id for task in ledger.claim(Shard(), 9, lease_ms=LEASE_MS).tasks} == {"a", "b"}
 
 
 def test_a_client_that_is_closed_leaves_no_connection_to_a_sentinel(service: SentinelServers) -> None:
@@ -131,13 +131,13 @@ def test_a_former_primary_that_wakes_is_left_though_it_takes_itself_for_the_prim
 ) -> None:
     recorder = Recorder()
     with connect(service.url) as client, bridging(service, recorder, beat_s=60):
-        store = Ledger(client, NAMESPACE)
-        store.add([new("before")])
+        ledger = Ledger(client, NAMESPACE)
+        ledger.add([new("before")])
         until(lambda: recorder.of(BELL))
         with service.forgotten(service.primary_port) as former, service.client(service.replica_port) as primary:
             ids = (f"t-{n}" for n in count())
             there = Ledger(primary, NAMESPACE)
-            until(lambda: added(store, id := next(ids)) and there.get("default", id), every=0.05)
+            until(lambda: added(ledger, id := next(ids)) and there.get("default", id), every=0.05)
             until(lambda: "the store is back" in caplog.text)
             before = len(recorder.of(BELL))
             BellSetter(primary).hang(BELL, 50)
@@ -150,8 +150,8 @@ def test_a_former_primary_that_must_have_a_replica_takes_no_change_once_it_wakes
         primary.config_set("min-replicas-to-write", 1)
         primary.config_set("min-replicas-max-lag", 1)
     with service.forgotten(service.primary_port) as former:
-        store = Ledger(former, NAMESPACE)
-        until(lambda: not added(store, "late"))
+        ledger = Ledger(former, NAMESPACE)
+        until(lambda: not added(ledger, "late"))
         assert former.role()[0] == b"master"
 
 
@@ -159,17 +159,17 @@ def test_sentinels_that_do_not_answer_are_asked_ever_less_often_and_the_primary_
     service: SentinelServers,
 ) -> None:
     with connect(service.url) as client:
-        store = Ledger(client)
-        store.ping()
+        ledger = Ledger(client)
+        ledger.ping()
         pool: Any = client.connection_pool
         with service.without_sentinel():
             for failures in range(1, 4):
                 pool._ask_at = 0.0
-                store.ping()
+                ledger.ping()
                 assert pool._failures == failures
                 assert pool._ask_at - time.monotonic() > 2**failures - 1
-                store.ping()
+                ledger.ping()
                 assert pool._failures == failures, "it was not asked again"
         pool._ask_at = 0.0
-        store.ping()
+        ledger.ping()
         assert pool._failures == 0

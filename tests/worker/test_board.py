@@ -55,7 +55,7 @@ def test_a_slot_has_room_for_the_longest_names_and_what_has_no_slot_is_not_shown
 
 
 class Away(EmbeddedLedger):
-    """A store that raises `error` at the first `misses` lookups."""
+    """A ledger that raises `error` at the first `misses` lookups."""
 
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock)
@@ -69,67 +69,67 @@ class Away(EmbeddedLedger):
         return super().get(queue, id, tenant)
 
 
-def run(store: EmbeddedLedger, *ids: str) -> list[ProcessLease]:
-    store.add([new(id) for id in ids])
-    return [shown(task) for task in claim(store)]
+def run(ledger: EmbeddedLedger, *ids: str) -> list[ProcessLease]:
+    ledger.add([new(id) for id in ids])
+    return [shown(task) for task in claim(ledger)]
 
 
-def attempts(store: EmbeddedLedger, *ids: str) -> list[tuple[Status, int, str]]:
-    found = [stored_task(store, id) for id in ids]
+def attempts(ledger: EmbeddedLedger, *ids: str) -> list[tuple[Status, int, str]]:
+    found = [stored_task(ledger, id) for id in ids]
     return [(task.status, task.attempt, task.error) for task in found]
 
 
-def test_of_several_tasks_that_ran_in_a_dead_process_none_spends_an_attempt(store: EmbeddedLedger) -> None:
-    LeaseReturner(lambda: store).give_back(run(store, "a", "b"), "signal 9")
-    assert attempts(store, "a", "b") == [(Status.SCHEDULED, 1, "")] * 2
+def test_of_several_tasks_that_ran_in_a_dead_process_none_spends_an_attempt(ledger: EmbeddedLedger) -> None:
+    LeaseReturner(lambda: ledger).give_back(run(ledger, "a", "b"), "signal 9")
+    assert attempts(ledger, "a", "b") == [(Status.SCHEDULED, 1, "")] * 2
     for id in ("a", "b"):
-        [last] = stored_task(store, id).log
+        [last] = stored_task(ledger, id).log
         assert isinstance(last, Run)
         assert last.detail == DIED
 
 
-def test_one_that_ran_alone_spends_an_attempt_and_those_that_ran_apart_do_not_count(store: EmbeddedLedger) -> None:
-    one, isolated = run(store, "a", "b")
-    LeaseReturner(lambda: store).give_back([one, isolated._replace(state=LeaseState.ISOLATED)], "signal 9")
-    assert attempts(store, "a", "b") == [(Status.SCHEDULED, 2, f"{DIED}: signal 9"), (Status.SCHEDULED, 1, "")]
+def test_one_that_ran_alone_spends_an_attempt_and_those_that_ran_apart_do_not_count(ledger: EmbeddedLedger) -> None:
+    one, isolated = run(ledger, "a", "b")
+    LeaseReturner(lambda: ledger).give_back([one, isolated._replace(state=LeaseState.ISOLATED)], "signal 9")
+    assert attempts(ledger, "a", "b") == [(Status.SCHEDULED, 2, f"{DIED}: signal 9"), (Status.SCHEDULED, 1, "")]
 
 
-def test_what_had_not_begun_and_what_had_ended_is_due_again_at_once_and_no_suspect(store: EmbeddedLedger) -> None:
-    waits, ran, ended = run(store, "a", "b", "c")
+def test_what_had_not_begun_and_what_had_ended_is_due_again_at_once_and_no_suspect(ledger: EmbeddedLedger) -> None:
+    waits, ran, ended = run(ledger, "a", "b", "c")
     held = [waits._replace(state=LeaseState.WAITS), ran, ended._replace(state=LeaseState.ENDED)]
-    LeaseReturner(lambda: store).give_back(held, "signal 9")
-    assert attempts(store, "a", "b", "c") == [
+    LeaseReturner(lambda: ledger).give_back(held, "signal 9")
+    assert attempts(ledger, "a", "b", "c") == [
         (Status.SCHEDULED, 1, ""), (Status.SCHEDULED, 2, f"{DIED}: signal 9"), (Status.SCHEDULED, 1, ""),
     ]  # fmt: skip
-    assert [is_suspect(stored_task(store, id)) for id in ("a", "b", "c")] == [False, True, False]
-    [last] = stored_task(store, "c").log
+    assert [is_suspect(stored_task(ledger, id)) for id in ("a", "b", "c")] == [False, True, False]
+    [last] = stored_task(ledger, "c").log
     assert isinstance(last, Run)
     assert last.detail == UNSETTLED
 
 
-def test_a_stop_that_kills_a_process_spends_no_attempt_and_says_what_it_ended(store: EmbeddedLedger) -> None:
-    ran, ended = run(store, "a", "b")
-    LeaseReturner(lambda: store).release([ran, ended._replace(state=LeaseState.ENDED)], STOPPED)
-    assert attempts(store, "a", "b") == [(Status.SCHEDULED, 1, "")] * 2
+def test_a_stop_that_kills_a_process_spends_no_attempt_and_says_what_it_ended(ledger: EmbeddedLedger) -> None:
+    ran, ended = run(ledger, "a", "b")
+    LeaseReturner(lambda: ledger).release([ran, ended._replace(state=LeaseState.ENDED)], STOPPED)
+    assert attempts(ledger, "a", "b") == [(Status.SCHEDULED, 1, "")] * 2
     for id, detail in (("a", STOPPED), ("b", UNSETTLED)):
-        [last] = stored_task(store, id).log
+        [last] = stored_task(ledger, id).log
         assert isinstance(last, Run)
         assert last.detail == detail
 
 
-def test_a_lease_that_is_no_longer_that_of_the_dead_process_is_left_alone(store: EmbeddedLedger) -> None:
-    [old] = run(store, "a")
-    store.cancel("default", ["a"], force=True)
-    LeaseReturner(lambda: store).give_back([old, old._replace(id="gone")], "signal 9")
-    assert attempts(store, "a") == [(Status.CANCELLED, 1, "")]
+def test_a_lease_that_is_no_longer_that_of_the_dead_process_is_left_alone(ledger: EmbeddedLedger) -> None:
+    [old] = run(ledger, "a")
+    ledger.cancel("default", ["a"], force=True)
+    LeaseReturner(lambda: ledger).give_back([old, old._replace(id="gone")], "signal 9")
+    assert attempts(ledger, "a") == [(Status.CANCELLED, 1, "")]
 
 
-def test_a_lease_that_another_process_has_by_now_is_left_alone(store: EmbeddedLedger, clock: HandClock) -> None:
-    [old] = run(store, "a")
+def test_a_lease_that_another_process_has_by_now_is_left_alone(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    [old] = run(ledger, "a")
     clock.advance(LEASE_MS)
-    [again] = claim(store)
-    LeaseReturner(lambda: store).give_back([old], "signal 9")
-    assert stored_task(store) == again
+    [again] = claim(ledger)
+    LeaseReturner(lambda: ledger).give_back([old], "signal 9")
+    assert stored_task(ledger) == again
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable(), StoreMisused()])
@@ -137,8 +137,8 @@ def test_a_store_that_is_away_is_asked_again(
     clock: HandClock, monkeypatch: pytest.MonkeyPatch, error: DuecourseError
 ) -> None:
     monkeypatch.setattr(lease_module, "PAUSE_S", 0.0)
-    store = Away(clock)
-    leases = run(store, "a")
-    store.misses, store.error = 3, error
-    LeaseReturner(lambda: store).give_back(leases, "signal 9")
-    assert stored_task(store, "a").attempt == 2
+    ledger = Away(clock)
+    leases = run(ledger, "a")
+    ledger.misses, ledger.error = 3, error
+    LeaseReturner(lambda: ledger).give_back(leases, "signal 9")
+    assert stored_task(ledger, "a").attempt == 2

@@ -17,33 +17,33 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_lease_of_a_running_task_is_extended_and_that_of_another_is_not(
-    store: EmbeddedLedger, clock: HandClock
+    ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
-    runs, finished = claim_one(store, "runs"), claim_one(store, "finished")
-    alive = LeaseExtender(store, step_ms=30_000)
+    runs, finished = claim_one(ledger, "runs"), claim_one(ledger, "finished")
+    alive = LeaseExtender(ledger, step_ms=30_000)
     with alive.while_running(runs):
         with alive.while_running(finished):
             clock.advance(20_000)
         alive.extend()
-    assert stored_task(store, "runs").lease_expires_at == clock.at + 30_000
-    assert stored_task(store, "finished").lease_expires_at == clock.at + 10_000
+    assert stored_task(ledger, "runs").lease_expires_at == clock.at + 30_000
+    assert stored_task(ledger, "finished").lease_expires_at == clock.at + 10_000
 
 
 def test_a_lease_that_is_shorter_by_its_queue_is_extended_from_the_beginning(
-    store: EmbeddedLedger, clock: HandClock
+    ledger: EmbeddedLedger, clock: HandClock
 ) -> None:
-    store.add([new("a")])
-    [task] = store.claim(store.shard_of("default", "a"), 1, lease_ms=2_000).tasks
-    with LeaseExtender(store, step_ms=30_000).while_running(task):
-        assert stored_task(store, "a").lease_expires_at == clock.at + 30_000
+    ledger.add([new("a")])
+    [task] = ledger.claim(ledger.shard_of("default", "a"), 1, lease_ms=2_000).tasks
+    with LeaseExtender(ledger, step_ms=30_000).while_running(task):
+        assert stored_task(ledger, "a").lease_expires_at == clock.at + 30_000
 
 
-def test_what_is_given_up_is_due_again_at_once_with_the_reason(store: EmbeddedLedger, clock: HandClock) -> None:
-    task = claim_one(store, "a")
-    alive = LeaseExtender(store)
+def test_what_is_given_up_is_due_again_at_once_with_the_reason(ledger: EmbeddedLedger, clock: HandClock) -> None:
+    task = claim_one(ledger, "a")
+    alive = LeaseExtender(ledger)
     with alive.while_running(task):
         assert alive.give_up("stopped") == 1
-    again = stored_task(store, "a")
+    again = stored_task(ledger, "a")
     assert (again.status, again.due_at, again.attempt) == (Status.SCHEDULED, clock.at, 1)
     last = again.log[-1]
     assert isinstance(last, Run)
@@ -58,9 +58,9 @@ def test_a_store_that_is_away_is_logged_and_ends_nothing(clock: HandClock, caplo
         def settle(self, *_: object) -> list[object]:  # type: ignore[override]
             raise StoreUnavailable
 
-    store = Away(clock)
-    alive = LeaseExtender(store)
-    with alive.while_running(claim_one(store, "a")):
+    ledger = Away(clock)
+    alive = LeaseExtender(ledger)
+    with alive.while_running(claim_one(ledger, "a")):
         alive.extend()
         assert alive.give_up("stopped") == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
@@ -81,13 +81,13 @@ def test_leases_that_could_not_be_extended_are_extended_once_the_store_is_back(
                 raise StoreUnavailable
             return super().extend(*given, **options)  # type: ignore[arg-type]
 
-    store = Away(clock)
-    task = claim_one(store, "a")
-    alive = LeaseExtender(store, step_ms=step_s * STEPS * 1_000)
+    ledger = Away(clock)
+    task = claim_one(ledger, "a")
+    alive = LeaseExtender(ledger, step_ms=step_s * STEPS * 1_000)
     with alive.while_running(task):
         thread = threading.Thread(target=alive.run)
         thread.start()
-        until(lambda: store.asked == 4)
+        until(lambda: ledger.asked == 4)
         alive.stop()
         thread.join()
     assert time.monotonic() - began < 2 * step_s, "it waited for the next step"

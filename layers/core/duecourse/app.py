@@ -104,7 +104,7 @@ class lazy(Generic[T]):  # noqa: N801 - a decorator, as `property` is
 class Parts:
     """Parts that a test or the harness gives to an App in place of those that the settings name."""
 
-    store: "Ledger | None" = None
+    ledger: "Ledger | None" = None
     results: Results | None = None
     invoker: Invoker | None = None
     brokers: Mapping[str, Publisher] | None = None
@@ -140,13 +140,13 @@ class ExternalParts:
         return Calendar()
 
     @lazy
-    def store(self) -> "Ledger":
+    def ledger(self) -> "Ledger":
         """The ledger."""
-        return open_ledger.logged(open_ledger.open_store(self.settings, self.place), self.settings)
+        return open_ledger.logged(open_ledger.open_ledger(self.settings, self.place), self.settings)
 
     @lazy
     def place(self) -> open_ledger.StoreLocation:
-        """Place of the ledger: read once where a secret names it, for the store and for the bells."""
+        """Place of the ledger: read once where a secret names it, for the ledger and for the bells."""
         return open_ledger.location_of(self.settings)
 
     def open_bells(self) -> BellServers:
@@ -159,7 +159,7 @@ class ExternalParts:
         has_key = "wrapping" in vars(self) or self.settings.seal_key
         wrapping = (lambda: self.wrapping) if has_key else None
         # A ledger is opened, and cryptography is loaded, at the first seal.
-        return Seals(self.settings.namespace, lambda: self.store.seal_keys(), wrapping, _aes_gcm)  # noqa: PLW0108
+        return Seals(self.settings.namespace, lambda: self.ledger.seal_keys(), wrapping, _aes_gcm)  # noqa: PLW0108
 
     @lazy
     def wrapping(self) -> Wrapping:
@@ -275,10 +275,6 @@ class ExternalParts:
         """Policy of calls to the web."""
         return Egress.of(self.settings.egress_allow)
 
-    def url_problem(self, url: str, headers: Mapping[str, str]) -> str:
-        """Reason why no call with these headers may go to this URL, or ""; nothing is looked up."""
-        return self.egress.problem_of(url, headers)
-
     @lazy
     def numbers(self) -> "Numbers":
         """Rule of the numbers that SMS may go to. Raises TemplatesMissing."""
@@ -317,7 +313,7 @@ class ExternalParts:
 
     def now(self) -> int:
         """Time of the ledger (epoch ms)."""
-        return self.store.now()
+        return self.ledger.now()
 
 
 def _aes_gcm(key: bytes) -> "AesGcm":
@@ -344,14 +340,14 @@ class App(ExternalParts):
 
     def close(self) -> None:
         """End the threads, once they are done with what they have, and the connections that were opened here."""
-        for name in ("waits", "threads", "http", "store"):
+        for name in ("waits", "threads", "http", "ledger"):
             if name in vars(self) and name not in self.given:
                 vars(self)[name].close()
 
     @lazy
     def reminder_kind(self) -> Kind:
         """Handler of reminders."""
-        return ReminderKind(self.senders, self.webhook_kind, self.write, self.number_problem, self.store.now)
+        return ReminderKind(self.senders, self.webhook_kind, self.write, self.number_problem, self.ledger.now)
 
     @lazy
     def webhook_kind(self) -> Kind:
@@ -419,7 +415,7 @@ class App(ExternalParts):
     def drainer(self) -> Drainer:
         """Drainer of shards whose bells rang."""
         limits = Limits(self.settings.lease_ms, self.settings.margin_ms)
-        return Drainer(self.store, self.inline, self.targets, self.threads, limits, self.fire)
+        return Drainer(self.ledger, self.inline, self.targets, self.threads, limits, self.fire)
 
     def fire(self, shard: Shard, due: Sequence[StoredSchedule], now: int) -> None:
         """Fire schedules of a shard that a claim found due at `now` (epoch ms)."""
@@ -428,7 +424,7 @@ class App(ExternalParts):
     @lazy
     def firer(self) -> Firer:
         """Firer of due schedules."""
-        return Firer(self.store, self.calendar)
+        return Firer(self.ledger, self.calendar)
 
     def apply_schedules(self, text: str) -> None:
         """Make the schedules of a deployment's file (YAML), once for each number. Raises InvalidInput.
@@ -450,21 +446,21 @@ class App(ExternalParts):
         """The verbs on files of schedules."""
         from duecourse.schedules.file import ScheduleFiles
 
-        return ScheduleFiles(self.store, self.store.schedule_files(), self.schedules)
+        return ScheduleFiles(self.ledger, self.ledger.schedule_files(), self.schedules)
 
     @lazy
     def zones(self) -> "TzdataUpdater":
         """Times of schedules by newer time zones."""
         from duecourse.schedules.tzdata_update import TzdataUpdater
 
-        return TzdataUpdater(self.store, lambda: self.calendar)
+        return TzdataUpdater(self.ledger, lambda: self.calendar)
 
     @lazy
     def schedules(self) -> Schedules:
         """The verbs on schedules."""
         from duecourse.schedules.http import check_fits
 
-        return Schedules(self.store, self.calendar, self.tasks.prepared, fits=check_fits, runs=self.tasks.runs)
+        return Schedules(self.ledger, self.calendar, self.tasks.prepared, fits=check_fits, runs=self.tasks.runs)
 
     def targets_with(self, here: Collection[str], own: Container[str] = ()) -> Targets:
         """Targets of the kinds that are handed over, without its `own` kinds; `here` are the kinds worked inline."""
@@ -485,7 +481,7 @@ class App(ExternalParts):
 
     def get_ready(self) -> None:
         """Build the parts of a drain, and call the ledger once. Raises StoreUnavailable."""
-        self.store.warmth().get_ready()
+        self.ledger.warmth().get_ready()
         self.write_deployed()
         self.load_calendar()
         _ = self.drainer
@@ -501,12 +497,12 @@ class App(ExternalParts):
         Programs that know the store alone read it there. Raises StoreUnavailable.
         """
         place = self.results.place if self.results else ""
-        self.store.deployments().write({*self.known_kinds, *own}, {*self.handed_kinds, *own}, place)
+        self.ledger.deployments().write({*self.known_kinds, *own}, {*self.handed_kinds, *own}, place)
 
     @lazy
     def deployments(self) -> DeploymentReader:
         """Record of deployments in the ledger."""
-        return DeploymentReader(lambda: self.store.deployments())  # noqa: PLW0108 - the ledger is opened at the first reading
+        return DeploymentReader(lambda: self.ledger.deployments())  # noqa: PLW0108 - the ledger is opened at the first reading
 
     def results_named(self) -> Results | None:
         """The results table that the ledger names, if it names one. Raises StoreUnavailable and ResultsUnavailable."""
@@ -518,14 +514,16 @@ class App(ExternalParts):
         given = self.settings
         if not given.warm_ms:
             return self.invoker.send
-        return UsageRecorder(self.invoker.send, self.store.warmth(), given.warm_idle_ms).send
+        return UsageRecorder(self.invoker.send, self.ledger.warmth(), given.warm_idle_ms).send
 
     @lazy
     def warmer(self) -> Warmer:
         """Warmer of functions before they are needed."""
         given = self.settings
         within_ms = given.warm_ms + given.warm_ms // 2  # as far as the bells of one event may be (ringing/warming.py)
-        return Warmer(self.store.warmth(), self.invoker, given.targets, within_ms=within_ms, idle_ms=given.warm_idle_ms)
+        return Warmer(
+            self.ledger.warmth(), self.invoker, given.targets, within_ms=within_ms, idle_ms=given.warm_idle_ms
+        )
 
     @lazy
     def warming(self) -> Warming | None:
@@ -551,7 +549,7 @@ class App(ExternalParts):
             self._check_watch(i, one)
         # A key's name may look like a credential. It has been in Redis in clear before: it stays so without a key.
         seals = self.seals if self.seals.are_possible else None
-        return Watches(self.store, given.namespace, given.watch, seals)
+        return Watches(self.ledger, given.namespace, given.watch, seals)
 
     def _check_watch(self, place: int, watch: Watch) -> None:
         try:
@@ -567,7 +565,7 @@ class App(ExternalParts):
     def sweeper_with(self, drainer: ShardDrainer) -> Sweeper:
         """Sweeper whose due shards this drainer works."""
         retention = Retention(self.settings.retention_ms, self.settings.dead_retention_ms)
-        return Sweeper(self.store, drainer, retention, self.settings.margin_ms)
+        return Sweeper(self.ledger, drainer, retention, self.settings.margin_ms)
 
     def worker(
         self, kind: Kind, remaining_ms: Callable[[], int], parallel: int | None = None, invocation: str = ""
@@ -575,7 +573,7 @@ class App(ExternalParts):
         """Worker of the tasks that one invocation handed to this function, all of its one kind."""
         runner = self.runner(lambda _name: kind)
         return Worker(
-            self.store,
+            self.ledger,
             runner,
             self.threads,
             remaining_ms,
@@ -588,10 +586,10 @@ class App(ExternalParts):
     def tasks(self) -> Tasks:
         """The verbs on tasks."""
         return Tasks(
-            self.store,
+            self.ledger,
             self.results,
             self.allowed_kinds,
-            self.url_problem,
+            self.egress.problem_of,
             self.seals,
             least_interval_ms=self.settings.poll_interval_ms,
             results_at=self.results_at,
@@ -600,12 +598,12 @@ class App(ExternalParts):
     @lazy
     def waits(self) -> CompletionWatcher:
         """Waiters of this process for the ends of tasks."""
-        return CompletionWatcher(lambda: self.store)
+        return CompletionWatcher(lambda: self.ledger)
 
     @lazy
     def waiting(self) -> CompletionWaiter:
         """The verb that waits for the completion of a task."""
-        return CompletionWaiter(self.tasks.get, self.waits, lambda: self.store)
+        return CompletionWaiter(self.tasks.get, self.waits, lambda: self.ledger)
 
     @lazy
     def known_kinds(self) -> set[str]:
@@ -640,12 +638,12 @@ class App(ExternalParts):
     @lazy
     def bulk(self) -> BulkActions:
         """Operations on many tasks or schedules at once."""
-        return BulkActions(self.store)
+        return BulkActions(self.ledger)
 
     @lazy
     def queues(self) -> Queues:
         """The verbs on queues."""
-        return Queues(self.store)
+        return Queues(self.ledger)
 
     @lazy
     def queries(self) -> Queries:
@@ -662,11 +660,11 @@ class App(ExternalParts):
 
         given = self.settings
         return Queries(
-            self.store,
+            self.ledger,
             self.results,
             call,
             QueryLimits(limits, given.tenant_max_queries, given.poll_interval_ms),
-            self.url_problem,
+            self.egress.problem_of,
             self.seals,
             results_named=self.results_named,
         )
@@ -674,23 +672,23 @@ class App(ExternalParts):
     @lazy
     def leases(self) -> Leases:
         """The verbs on leases, for workers outside, which learn of their tasks from an event and answer over HTTP."""
-        return Leases(self.store, self.runner(lambda _name: None), self.settings.lease_ms, self.seals.opened)
+        return Leases(self.ledger, self.runner(lambda _name: None), self.settings.lease_ms, self.seals.opened)
 
     @lazy
     def one_off_reminders(self) -> OneOffReminders:
         """Operations on one-off reminders."""
         most = self.settings.reminder_messages
-        return OneOffReminders(self.store, self.write, self.url_problem, self.seals, self.number_problem, most)
+        return OneOffReminders(self.ledger, self.write, self.egress.problem_of, self.seals, self.number_problem, most)
 
     @lazy
     def reminders(self) -> Reminders:
         """Operations on one-off and recurring reminders."""
-        return Reminders(self.store, self.calendar, self.one_off_reminders)
+        return Reminders(self.ledger, self.calendar, self.one_off_reminders)
 
     @lazy
     def occurrences(self) -> Occurrences:
         """Updates of the occurrences of recurring reminders."""
-        return Occurrences(self.store, self.calendar, self.one_off_reminders)
+        return Occurrences(self.ledger, self.calendar, self.one_off_reminders)
 
 
 # The Apps of this process: its environment's, and those of clients; and the handlers that Lambda calls with the first.

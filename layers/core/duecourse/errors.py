@@ -311,7 +311,7 @@ class WrongShards(StoreMisused):
 
 
 class OtherVersion(StoreMisused):
-    """The ledger is of another version: export it with the release that wrote it, and import the export here."""
+    """The ledger is of another version than this release."""
 
 
 class SealUnavailable(StoreUnavailable):

@@ -51,7 +51,7 @@ def open_client(given: Settings) -> "Client":
     return connect(*location_of(given))
 
 
-def open_store(given: Settings, place: StoreLocation | None = None, clock: Clock | None = None) -> "Ledger":
+def open_ledger(given: Settings, place: StoreLocation | None = None, clock: Clock | None = None) -> "Ledger":
     """The ledger that the settings name, at its `place` if that is known. Raises as `location_of`.
 
     `clock` is in place of this machine's, for a ledger in memory. Raises StoreUnavailable where a cluster does not
@@ -84,13 +84,13 @@ def open_store(given: Settings, place: StoreLocation | None = None, clock: Clock
     )
 
 
-def logged(store: "Ledger", given: Settings) -> "Ledger":
+def logged(ledger: "Ledger", given: Settings) -> "Ledger":
     """The ledger, with a log line for each change of a task where the settings say so."""
     if given.log_tasks == "off":
-        return store
+        return ledger
     from duecourse.ledger.task_log import TaskLog
 
-    return store.with_log(TaskLog())
+    return ledger.with_log(TaskLog())
 
 
 def open_bells(given: Settings, place: StoreLocation | None = None) -> BellServers:

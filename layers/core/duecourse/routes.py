@@ -10,19 +10,14 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestUnsupp
 from duecourse.api import problems, router
 from duecourse.api.fields import field_errors
 from duecourse.api.gateways import read_request
-from duecourse.api.request import MAX_BODY_BYTES, Request, current_request, parse_body, serving_request
-from duecourse.api.router import Api, check, idempotent, problem_response
+from duecourse.api.idempotency import idempotent
+from duecourse.api.request import SERVED, Request, read_body
+from duecourse.api.router import Api, check, problem_response
 from duecourse.app import App
 from duecourse.base.json_text import Json
 from duecourse.errors import DuecourseError, InvalidInput
 from duecourse.running import routes as running_routes
 from duecourse.tasks import routes as tasks_routes
-
-
-def read_body(_sent: str) -> dict[str, Any]:
-    """The JSON object in the body, within the bound of its route; the router hands on Base64 as it came."""
-    return parse_body(current_request().text, tasks_routes.BODY_BYTES.get(api.current_event.path, MAX_BODY_BYTES))
-
 
 api = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
 api.use([check, idempotent])
@@ -65,10 +60,17 @@ def serve(app: App, event: Json, context: Any, source: str = "") -> dict[str, An
     Raises InvalidInput for an event that is no request of API Gateway, a function URL or a load balancer.
     """
     asked = read_request(event, app.settings.base_path)
-    api.include(asked.event["rawPath"].lstrip("/").partition("/")[0])
-    with serving_request(Request(app, asked.event, context.get_remaining_time_in_millis, source)) as request:
-        # Next: `check` and `idempotent` (api/router.py), then the route's function (`add_task` in tasks/routes.py …).
+    first_part = asked.event["rawPath"].lstrip("/").partition("/")[0]
+    if first_part in api.later:
+        api.include(first_part)
+    request = Request(app, asked.event, context.get_remaining_time_in_millis, source)
+    before = SERVED.set(request)
+    try:
+        # Next: `read_body` (api/request.py), `check` (api/router.py), `idempotent` (api/idempotency.py), then the
+        # route's function, such as `add_task` in tasks/routes.py.
         answer = api.resolve(request.router_event(), context)
+    finally:
+        SERVED.reset(before)
     return asked.answer(_headers_of(answer) if request.is_head else answer)
 
 

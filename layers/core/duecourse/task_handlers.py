@@ -120,7 +120,7 @@ def _serve(run: RunOne, parallel: int | None, app: App, event: Json, context: An
     tasks = decode_tasks(event)
     if not tasks:
         with suppress(StoreUnavailable, StoreMisused):  # it warms the function some seconds before an event with tasks
-            app.store.warmth().get_ready()
+            app.ledger.warmth().get_ready()
     invocation = str(getattr(context, "aws_request_id", ""))
     return dict(app.worker(kind, left_ms, parallel, invocation).work(tasks))
 
@@ -140,7 +140,7 @@ def _receive(app: App, kind: Kind, parallel: int | None, batch: Batch, left_ms: 
 
     _, tasks, failed = read_all(batch, decode)
     failed |= run_messages(
-        tasks, app.runner(lambda _name: kind), app.threads, lambda: app.store, app.seals.sealed, parallel
+        tasks, app.runner(lambda _name: kind), app.threads, lambda: app.ledger, app.seals.sealed, parallel
     )
     for name, problem in failed.items():
         log.error("message %s will be delivered again: %s", name, problem)
@@ -152,8 +152,8 @@ def save(task: Task, state: Json) -> None:
 
     Raises LeaseLost if another worker has the task: stop the work then.
     """
-    store = _store()
-    if not store.save(store.shard_of(task.queue, task.id, task.group), Lease.of(task), dump_state(state)):
+    ledger = _ledger()
+    if not ledger.save(ledger.shard_of(task.queue, task.id, task.group), Lease.of(task), dump_state(state)):
         task.lost.set()
         raise LeaseLost
 
@@ -164,16 +164,16 @@ def extend(task: Task, time: Span) -> None:
     The lease is extended by itself while a handler runs. Call this only before work that blocks all other threads for
     half a minute or more. Raises LeaseLost if another worker has the task.
     """
-    store, lease_ms = _store(), parse_duration(time)
+    ledger, lease_ms = _ledger(), parse_duration(time)
     if task.left_ms is not None:
         lease_ms = lease_within(lease_ms, task.left_ms())
-    shard, began = store.shard_of(task.queue, task.id, task.group), monotonic()
-    if not all(store.extend(shard, [Lease.of(task)], lease_ms, at_least=True)):
+    shard, began = ledger.shard_of(task.queue, task.id, task.group), monotonic()
+    if not all(ledger.extend(shard, [Lease.of(task)], lease_ms, at_least=True)):
         task.lost.set()
         raise LeaseLost
     task.lost.keep(began + lease_ms / 1_000)
 
 
-def _store() -> "Ledger":
+def _ledger() -> "Ledger":
     """The ledger of the task that runs here; in a thread that a function started, that of the process."""
-    return (_runs_with.get(None) or PROCESS.app()).store
+    return (_runs_with.get(None) or PROCESS.app()).ledger

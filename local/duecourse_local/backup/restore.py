@@ -81,8 +81,8 @@ class Restore:
         members = parse_shards(Scripts(client, clock).command("SMEMBERS", shards_key(namespace)))
         self._counts = {shard.queue: count for shard, count in members}
         self._runner = self._make_runner()
-        store = Ledger(client, namespace, sharding=Sharding(self._counts), travel=clock, wait=wait)
-        seals = App(Settings(namespace=namespace, seal_key=seal_key), Parts(store=store)).seals
+        ledger = Ledger(client, namespace, sharding=Sharding(self._counts), travel=clock, wait=wait)
+        seals = App(Settings(namespace=namespace, seal_key=seal_key), Parts(ledger=ledger)).seals
         self._contents = Contents(seals)
 
     def run(self, texts: Iterable[str]) -> Restored:
@@ -161,8 +161,8 @@ class Restore:
         self._runner = self._make_runner()
         if changes := queue.settings.changes():
             counts = Sharding(self._counts)
-            store = Ledger(self._client, self._namespace, sharding=counts, wait=self._wait, travel=self._clock)
-            store.configure(queue.name, changes)
+            ledger = Ledger(self._client, self._namespace, sharding=counts, wait=self._wait, travel=self._clock)
+            ledger.configure(queue.name, changes)
 
     def _keep(self, key: KeyLine) -> None:
         """Store a data key; the current sealing key stays current."""

@@ -1,11 +1,11 @@
 """The command line: every command, registered in its panel of `--help`.
 
-To add a command: a function in the file of its group; one that acts on a ledger is decorated `@on_ledger` and takes an
-ApiClient and a Screen. Its examples are in its docstring, and `tests/local/test_command_operators.py` runs them
-(COMMANDS). Its place is in PANELS. A command of two words belongs to a Typer of its own, as in `schedules.py`;
+To add a command, write a function in the file of its group. One that acts on a ledger is decorated `@on_ledger`, and
+takes an ApiClient and a Screen. Its examples are in its docstring, and `tests/local/test_command_operators.py` runs
+them (COMMANDS). Its place is in PANELS. A command of two words belongs to a Typer of its own, as in `schedules.py`;
 `tasks` is one command today. `tests/local/test_command_control_characters.py` and `test_command_usage.py` list every
-command.
-Commands that need Redis itself are in `maintenance.py`, each by a tool of the ledger, and take no `@on_ledger`.
+command. Commands that need Redis itself are in `maintenance.py`, each by a tool of the ledger, and take no
+`@on_ledger`.
 """
 
 from typing import Annotated

@@ -54,17 +54,17 @@ def doctor(
     store: options.StoreUsed = None,
     namespace: options.NamespaceUsed = None,
     with_targets: Annotated[
-        bool, typer.Option("--targets/--no-targets", help="Look for the functions in DUECOURSE_TARGETS, at Lambda.")
+        bool, typer.Option("--targets/--no-targets", help="Check that Lambda has the functions of DUECOURSE_TARGETS.")
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     folder: options.StateUsed = state.DEFAULT,
 ) -> None:
-    """Look for what loses tasks, stops them or makes them late, and name what mends it. Nothing is changed.
+    """Find what loses tasks, stops them or makes them late, and say how to mend it. Nothing is changed.
 
-    The command looks at servers, every task and index, bells, leases, ticks and functions, and at this machine's time
-    zones and Python.
+    The command examines servers, every task and index, bells, leases, ticks and functions. This machine's time zones
+    and Python are looked at, too.
 
-    Exit code 1 for a fault or a warning.
+    The exit code is 1 if there is a fault or a warning.
 
     Examples:
 

@@ -77,7 +77,7 @@ class InProcessApi:
 
     def hidden_fields(self, queue: str, id: str) -> Mapping[str, str]:
         """See ApiClient."""
-        task = self._app.store.get(queue, id, self._tenant or DEFAULT_TENANT)
+        task = self._app.ledger.get(queue, id, self._tenant or DEFAULT_TENANT)
         return _hidden_fields_of(task) if task else {}
 
 
@@ -93,18 +93,18 @@ def open_in_process(target: LedgerTarget) -> Iterator[InProcessApi]:
         yield InProcessApi(app, name, target.tenant)
     finally:
         app.close()
-        app.store.close()  # it was opened here
+        app.ledger.close()  # it was opened here
 
 
 def _app(given: Settings, name: str) -> App:
     try:
-        store = open_ledger.open_store(given)
-        store.now()  # a store that is away is found out here, with the cause
+        ledger = open_ledger.open_ledger(given)
+        ledger.now()  # a store that is away is found out here, with the cause
     except InvalidSettings as error:
         raise HarnessError(str(error)) from error
     except DuecourseError as error:
         raise Unavailable(f"{error} ({name})") from error
-    return App(given, Parts(store=store))
+    return App(given, Parts(ledger=ledger))
 
 
 def _hidden_fields_of(task: Task) -> dict[str, str]:

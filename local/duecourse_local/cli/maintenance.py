@@ -9,7 +9,8 @@ from duecourse.app import App
 from duecourse.base.times import parse_duration
 from duecourse.errors import DuecourseError
 from duecourse.ledger.connect import is_cluster, open_client
-from duecourse.ledger.maintenance import Mend, Mended, Reshard, Rights
+from duecourse.ledger.maintenance import Mend, Mended, Reshard
+from duecourse.ledger.redis_login import Rights
 from duecourse.ledger.sharding import MAX_SHARDS
 from duecourse.settings import Settings
 
@@ -25,19 +26,22 @@ def reshard(
     store: options.StoreUsed = None,
     namespace: options.NamespaceUsed = None,
     wait: Annotated[
-        str, typer.Option(help="Time to wait for running tasks before the first change.", callback=options.duration)
+        str,
+        typer.Option(
+            help="Maximum time to wait for running tasks to end, before the first change.", callback=options.duration
+        ),
     ] = "PT60S",
     folder: options.StateUsed = state.DEFAULT,
 ) -> None:
     """Change the number of shards of a queue, and move its tasks in all states.
 
-    The command pauses the queue, waits for its leases, closes the queue, moves the tasks and opens the queue again.
-    Adds to the queue are rejected meanwhile.
+    The command pauses the queue and waits until no task runs. Then it closes the queue, moves the tasks, and opens the
+    queue again. A closed queue rejects every add.
 
-    After an interruption, run the same command again; until then the queue stays closed. While the command still waits
-    for leases, the old count reopens the queue.
+    If the command is interrupted, run it again: until then the queue stays closed. If it was still waiting for running
+    tasks, the old count opens the queue again, too.
 
-    Then set DUECOURSE_SHARDS to the new count in every function and client.
+    Afterwards, set DUECOURSE_SHARDS to the new count in every function and client.
 
     Examples:
 

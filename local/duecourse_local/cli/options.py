@@ -11,17 +11,19 @@ from duecourse.ledger.task import DEFAULT_QUEUE
 from . import console
 
 StateUsed = Annotated[
-    Path, typer.Option("--state", help="The state folder of the stack to use.", show_default=".duecourse")
+    Path, typer.Option("--state", help="State folder of the stack to use.", show_default=".duecourse")
 ]
 
 NamespaceUsed = Annotated[
     str | None,
-    typer.Option("--namespace", help="Prefix of every key in Redis.", show_default="DUECOURSE_NAMESPACE, duecourse"),
+    typer.Option(
+        "--namespace", help="Prefix of every key in Redis.", show_default="DUECOURSE_NAMESPACE, else duecourse"
+    ),
 ]
 
 StoreUsed = Annotated[
     str | None,
-    typer.Option("--store", help="The store's URL.", show_default="that of the running stack, or DUECOURSE_STORE"),
+    typer.Option("--store", help="URL of the store.", show_default="that of the running stack, else DUECOURSE_STORE"),
 ]
 
 

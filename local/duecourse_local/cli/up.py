@@ -112,9 +112,9 @@ SHORTEST_TICK_S = 0.1
 LOG_TASKS = "DUECOURSE_LOG_TASKS"
 SHOWN = "DUECOURSE_STORE, REDIS_URL, or a Redis or Valkey started here"
 
-WITHOUT_PROJECT = """no project here: the stack has duecourse's functions alone
-  for kinds of a worker of yours:  DUECOURSE_TARGETS='{"report": "worker"}' duecourse up
-  for functions of yours:          duecourse init, in an empty folder
+WITHOUT_PROJECT = """no project here: the stack runs duecourse's own functions alone
+  to hand a kind to your worker:    DUECOURSE_TARGETS='{"report": "worker"}' duecourse up
+  to add functions of your own:     duecourse init, in an empty folder
 """
 
 HINTS = {
@@ -138,47 +138,54 @@ def _names(names: list[str] | None) -> list[str] | None:
     return names
 
 
-Port = Annotated[int, typer.Option(help="The HTTP API's port; 0 picks a free one.", min=0, max=MAX_PORT)]
-LambdaPort = Annotated[int, typer.Option(help="The port of Lambda's Invoke API.", min=0, max=MAX_PORT)]
-AwsPort = Annotated[int, typer.Option(help="The AWS emulator's port.", min=0, max=MAX_PORT)]
+Port = Annotated[int, typer.Option(help="Port of the HTTP API; 0 picks a free one.", min=0, max=MAX_PORT)]
+LambdaPort = Annotated[int, typer.Option(help="Port of Lambda's Invoke API; 0 picks a free one.", min=0, max=MAX_PORT)]
+AwsPort = Annotated[int, typer.Option(help="Port of the AWS emulator; 0 picks a free one.", min=0, max=MAX_PORT)]
 Tick = Annotated[
     float | None,
     typer.Option(
-        help="Time between duecourse's ticks, such as 30s, PT30S or seconds; 0 keeps no schedule of any function.",
+        help="Time between ticks, such as 30s, PT30S or seconds; with 0, no function's schedule runs.",
         metavar="DURATION",
         parser=seconds,
         show_default="as the template says",
         callback=_sensible,
     ),
 ]
-By = Annotated[Precision, typer.Option(help="Component that serves rings: none (tick), a lingering tick, or a bridge.")]
+By = Annotated[
+    Precision,
+    typer.Option(help="Part that hears when tasks are due: a bridge, a tick that stays (linger), or none (tick)."),
+]
 NoBridge = Annotated[bool, typer.Option("--no-bridge", help="Short for --precision tick.")]
 To = Annotated[
     Egress,
     typer.Option(
         "--egress",
-        help="Destinations that tasks may call besides public addresses: this machine's servers (loopback), or as "
-        "deployed, none (strict).",
+        help="Addresses that tasks may call besides public ones: this machine's (loopback), or none, as deployed "
+        "(strict).",
     ),
 ]
 AllowHost = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Additional name of this machine that requests may use (Host); may be repeated.", callback=_names
-    ),
+    typer.Option(help="Further name of this machine that requests may have as Host; may be repeated.", callback=_names),
 ]
 Proof = Annotated[
     Auth,
-    typer.Option(help="Proof of identity that the HTTP API demands: none, SigV4 (iam) or a token (jwt), made here."),
+    typer.Option(
+        help="Proof that the HTTP API demands: none, SigV4 (iam, from duecourse credentials), "
+        "or a token (jwt, from duecourse token)."
+    ),
 ]
 Time = Annotated[
     Clock,
-    typer.Option("--clock", help="This machine's time, or time that duecourse advance moves (travel; in memory)."),
+    typer.Option(
+        "--clock",
+        help="Clock of the ledger: this machine's (wall), or one in memory that duecourse advance moves (travel).",
+    ),
 ]
 Freeze = Annotated[bool, typer.Option("--freeze", help="Stop processes between invocations (SIGSTOP), as Lambda does.")]
 Store = Annotated[
     str | None,
-    typer.Option(help="The store's URL; with memory:// and leveldb:///… functions are threads.", show_default=SHOWN),
+    typer.Option(help="URL of the store; with memory:// and leveldb:///… functions are threads.", show_default=SHOWN),
 ]
 Aws = Annotated[
     str | None,
@@ -186,7 +193,7 @@ Aws = Annotated[
 ]
 Amqp = Annotated[
     str | None,
-    typer.Option(help="A RabbitMQ's URL.", show_default="DUECOURSE_AMQP, or none"),
+    typer.Option(help="URL of a RabbitMQ.", show_default="DUECOURSE_AMQP, or none"),
 ]
 State = Annotated[
     Path,
@@ -196,7 +203,7 @@ State = Annotated[
 ]
 SecretsAt = Annotated[
     Secrets,
-    typer.Option(help="Functions get the URLs at deployment, or read them from Secrets Manager at runtime."),
+    typer.Option(help="Way of the URLs to functions: at deployment (deploy), or read from Secrets Manager (runtime)."),
 ]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one line of JSON when the stack is ready, and copy all logs to stderr.")
@@ -230,19 +237,9 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
 
         duecourse up
 
-        duecourse up --port 0 --lambda-port 0 --aws-port 0 --json
-
         duecourse up --store redis://127.0.0.1:6379/1 --tick 5
 
-        duecourse up --precision linger
-
-        duecourse up --egress strict
-
-        duecourse up --secrets runtime
-
-        duecourse up --store leveldb:///tmp/duecourse
-
-        duecourse up --auth jwt
+        duecourse up --port 0 --lambda-port 0 --aws-port 0 --json
 
         duecourse up --clock travel
     """

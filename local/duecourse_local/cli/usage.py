@@ -1,4 +1,4 @@
-"""Errors on wrong commands, options and values, in plain words with near names; help without types of flags."""
+"""Errors on wrong commands, options and values, in plain words with near names; help that fits the terminal."""
 
 import re
 from collections.abc import Iterator
@@ -33,6 +33,8 @@ OTHER_WORDS = {
 """Commands of other programs, and those of duecourse that do the same."""
 MOST_NEAR = 3
 """Maximum number of near names in an error."""
+BREAK = re.compile(r"(?<=\S)\n(?=\S)")
+"""A line break of the code within a paragraph of a docstring; examples are indented, and keep theirs."""
 NOT_ONE_OF = re.compile(r"'(.*)' is not one of (.*)\.")
 WORDING = (
     (re.compile(r"^Value error, "), ""),
@@ -42,7 +44,10 @@ WORDING = (
 
 
 class Command(TyperCommand):
-    """A command whose help shows no type of a flag."""
+    """A command whose help shows no type of a flag, and has paragraphs as wide as the terminal."""
+
+    def __init__(self, *args: Any, help: str | None = None, **given: Any) -> None:
+        super().__init__(*args, help=BREAK.sub(" ", help or ""), **given)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """See TyperCommand."""

@@ -18,7 +18,7 @@ from .shards import ShardExam
 AT_A_TIME = 1_000
 TICKS_MS = 15 * 60_000
 """Time in which ticks leave a trace: they renew their deployment's entries each ten minutes, and note some sweeps."""
-TRACES = "there is one each 10 minutes"
+TRACES = "ticks leave one each 10 minutes"
 
 
 class Examination:
@@ -79,8 +79,8 @@ class Examination:
                 text = f"queue {queue} has several numbers of registered shards: {sorted(found)}"
                 yield Finding(Level.FAULT, "record of shards", text, f"duecourse reshard {queue} {max(found)}")
         for shard in self._lost:
-            text = "tasks are there, and the record of shards lacks it: no tick sees them"
-            fix = "any add to it, or within minutes a tick, registers it"
+            text = "it has tasks, but the record of shards lacks it: no tick sees them"
+            fix = "nothing to do: a tick registers it within minutes, or the next add to it does"
             yield Finding(Level.FAULT, "record of shards", text, fix, str(shard))
 
     def _ticks(self) -> Iterator[Finding]:
@@ -91,7 +91,7 @@ class Examination:
         seconds, _ = self._scripts.command("TIME")
         ago = int(seconds) * 1_000 - max(traces, default=0)
         if not traces:
-            text, fix = "no tick has ever been here", "deploy poll_tick with its schedule, or run a worker"
+            text, fix = "no tick has ever run on this ledger", "deploy poll_tick with its schedule, or run a worker"
             yield Finding(Level.WARNING, "tick", text, fix)
         elif ago > TICKS_MS:
             fix = "look at poll_tick: its schedule, its log, its alarms"

@@ -77,7 +77,7 @@ def _clock(server: Server) -> Iterator[Finding]:
         level = Level.WARNING if abs(off_ms) < FAR_OFF_MS else Level.FAULT
         yield Finding(level, "clock", text, "synchronize both clocks: tasks come due by the server's")
     else:
-        yield Finding(Level.FINE, "clock", f"{round(off_ms) + 0:+d} ms beside this machine's")
+        yield Finding(Level.FINE, "clock", f"{round(off_ms) + 0:+d} ms from this machine's")
 
 
 def _memory(server: Server) -> Iterator[Finding]:
@@ -100,7 +100,7 @@ def _persistence(server: Server) -> Iterator[Finding]:
     info: Any = server.client.info("persistence")
     failed = [name for name in ("aof_last_write_status", "rdb_last_bgsave_status") if info.get(name) == "err"]
     if failed:
-        yield Finding(Level.FAULT, "persistence", f"{failed[0]} is err", "look at the server's log and its disk")
+        yield Finding(Level.FAULT, "persistence", f"{failed[0]} is err", "look at the server's log, and at its disk")
     if info.get("aof_enabled"):
         fsync = server.setting("appendfsync") or "unknown"
         lost = {"always": "nothing", "everysec": "the last second"}.get(fsync, "what the system had not written")
@@ -120,7 +120,12 @@ def _listeners(server: Server) -> Iterator[Finding]:
         yield Finding(Level.FINE, "listeners", f"{counted(len(found), 'connection')} listening: {where}")
     else:
         text = "nobody listens: due tasks wait for the tick, up to a minute"
-        yield Finding(Level.NOTE, "listeners", text, "Precision=linger or bridge, for milliseconds")
+        yield Finding(
+            Level.NOTE,
+            "listeners",
+            text,
+            "for milliseconds, deploy with Precision=linger, or Precision=bridge and run a bridge",
+        )
     yield from _events(server, is_heard=bool(found))
 
 
@@ -128,7 +133,9 @@ def _events(server: Server, *, is_heard: bool) -> Iterator[Finding]:
     flags = server.setting(EVENTS)
     if flags is None:
         text = f"the server does not show {EVENTS}"
-        yield Finding(Level.NOTE, "key events", text, "DUECOURSE_EVENTS=off needs none")
+        yield Finding(
+            Level.NOTE, "key events", text, "if key events cannot be turned on there, set DUECOURSE_EVENTS=off"
+        )
     elif is_heard and server.events and (missing := missing_flags(flags)):
         text = f"{EVENTS} is {flags!r} and lacks {missing!r}: another program has changed it"
         yield Finding(Level.WARNING, "key events", text, "restart the bridge, or wait for the next tick")

@@ -9,7 +9,7 @@ from duecourse.base.batches import batched
 from duecourse.base.times import counted, span
 from duecourse.ledger import keys as settings
 from duecourse.ledger.keys import Keys, bell_time, keys_of
-from duecourse.ledger.layout import VERSION
+from duecourse.ledger.layout import VERSION, way_out
 from duecourse.ledger.maintenance import SUCCESSOR, Scan, ScannedTask
 from duecourse.ledger.record import UNREADABLE, unpack
 from duecourse.ledger.schedule import NEVER
@@ -195,7 +195,7 @@ class ShardExam:
         )
         names = sorted({SETTINGS[at] for at in range(len(SETTINGS)) if first[at] != own[at]})
         if names:
-            text = f"other settings than the queue's: {', '.join(names)}"
+            text = f"its settings differ from the queue's: {', '.join(names)}"
             is_known = first[-1] and first[-1] != own[-1]
             fix = (
                 "nothing to do: the next tick sets them"
@@ -208,7 +208,8 @@ class ShardExam:
         version = meta.get("layout", "none" if "fence" in meta else str(VERSION))
         if version != str(VERSION):
             text = f"records are of version {version}, and this release reads {VERSION}: nothing here runs"
-            yield Finding(Level.FAULT, "version of records", text, "export with the release that wrote it, import here")
+            fix = way_out(int(version) if version.isdecimal() else 0)
+            yield Finding(Level.FAULT, "version of records", text, fix)
 
     def _work(self, meta: dict[str, str]) -> Iterator[Finding]:
         if meta.get("paused"):
@@ -222,7 +223,7 @@ class ShardExam:
         limits = {tenant: "" if tenant == SCHEDULES else self._limit(tenant) for tenant in waiting}
         free = [at for tenant, at in waiting.items() if not limits[tenant]]
         for limit in sorted({limit for limit in limits.values() if limit}):
-            yield Finding(Level.NOTE, "due tasks", f"not checked: limited, {limit} is reached")
+            yield Finding(Level.NOTE, "due tasks", f"not checked: they wait, for the limit {limit} is reached")
         if free:
             yield from self._overdue(min(free), now)
             yield from self._bell(min(free), now)
@@ -250,9 +251,9 @@ class ShardExam:
         at = bell_time(self._scripts.command("GET", self._keys.bell))
         level = Level.NOTE if first - now > PATIENCE_MS else Level.WARNING  # a tick comes before the task is due
         if at is None:
-            yield Finding(level, "bell", f"missing, and a task is due in {span(first - now)}", REHUNG)
+            yield Finding(level, "bell", f"is missing, and a task is due in {span(first - now)}", REHUNG)
         elif at > first + SLACK_MS:
-            yield Finding(level, "bell", f"{span(at - first)} late, and a task is due in {span(first - now)}", REHUNG)
+            yield Finding(level, "bell", f"{span(at - first)} late, for a task is due in {span(first - now)}", REHUNG)
 
     def _first(self, key: str) -> int:
         first = self._scripts.command("ZRANGE", key, 0, 0)
@@ -264,7 +265,10 @@ class ShardExam:
         if orphans:
             text = _some([f"{one.member!r} in {one.key.removeprefix(self._keys.prefix)}" for one in orphans])
             yield Finding(
-                Level.WARNING, "entries without a task", text, "claims and sweeps drop them; of groups, harmless"
+                Level.WARNING,
+                "entries without a task",
+                text,
+                "nothing to do: claims and sweeps drop them, and those of groups do no harm",
             )
         for sid, problem in list(scan.unreadable.items())[:SHOWN]:
             yield self._unreadable(sid, problem)

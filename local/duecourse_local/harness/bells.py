@@ -40,15 +40,15 @@ class EmbeddedBells:
     events = True
     watches = False
 
-    def __init__(self, store: EmbeddedLedger, namespace: str) -> None:
-        self._store = store
+    def __init__(self, ledger: EmbeddedLedger, namespace: str) -> None:
+        self._ledger = ledger
         self._namespace = namespace
         self._subscriptions: set[EmbeddedSubscription] = set()
         self._shards: dict[str, Shard] = {}
         self._rung: dict[str, int] = {}
         self.canary = new_canary(namespace)
         self.changed = Event()
-        self._end_listening = store.listen(self._on_head)
+        self._end_listening = ledger.listen(self._on_head)
 
     def channel(self, what: BellEvent) -> str:
         """Name of the channel that a ring reports."""
@@ -75,11 +75,11 @@ class EmbeddedBells:
 
     def known(self) -> list[str]:
         """The bell of every shard that was ever added to."""
-        return [self._bell_of(shard) for shard in self._store.shards()]
+        return [self._bell_of(shard) for shard in self._ledger.shards()]
 
     def look(self, bells: Sequence[str]) -> BellTimes:
         """Times of these bells in the ledger; a bell whose time is over is absent, and its expiry is heard once."""
-        now = self._store.now()
+        now = self._ledger.now()
         return BellTimes(now, [self._look(bell, now) for bell in bells])
 
     def try_canary(self) -> bool:
@@ -93,7 +93,7 @@ class EmbeddedBells:
         self._end_listening()
 
     def _look(self, bell: str, now: int) -> int | None:
-        at = self._store.bell_at(self._shards[bell]) if bell in self._shards else 0
+        at = self._ledger.bell_at(self._shards[bell]) if bell in self._shards else 0
         if at >= now:
             return at
         if at and self._rung.get(bell) != at:

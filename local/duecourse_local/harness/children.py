@@ -23,8 +23,8 @@ async def spawn(
 ) -> Process:
     """Start `command` in a session of its own (Ctrl-C is the harness's), output to the given file descriptors.
 
-    The child inherits only the descriptors that it `keeps`, and dies with the thread that calls this: the kernel ties a
-    child to its parent *thread*.
+    The child inherits only the descriptors that it `keeps`. It dies with the thread that calls this, for the kernel
+    ties a child to its parent *thread*.
     """
     wrapped = (sys.executable, "-I", "-S", DIE_WITH_PARENT, str(os.getpid()), *command)
     return await asyncio.create_subprocess_exec(

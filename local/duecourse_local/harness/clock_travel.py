@@ -50,8 +50,8 @@ class Travel:
     async def advance(self, to: str) -> int:
         """Move the clock by a span or to an instant, and return the number of tasks that were claimed on the way.
 
-        Raises ValueError for a text that is neither or for an instant that is past, HarnessError where a function
-        failed that serves rings or a schedule.
+        Raises ValueError for a text that is neither, or for an instant that is past. Raises HarnessError where a
+        function failed that serves rings or a schedule.
         """
         until = self._until(to)
         async with self._turn:

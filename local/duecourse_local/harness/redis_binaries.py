@@ -78,9 +78,9 @@ def choose(folder: Path) -> Binary:
 def _unreadable(folder: Path, written: Release, found: list[Binary]) -> str:
     return (
         f"{folder} was written by {written}, and only {written.kind} of that version or later reads its files. "
-        f"Here is {', '.join(map(str, found))}. Put {NAMES[written.kind]} {written.dotted} or later on PATH, "
-        "or begin an empty ledger with another --state; "
-        "duecourse export, while the old server runs, and duecourse import take the tasks along."
+        f"This machine has {', '.join(map(str, found))}. Put {NAMES[written.kind]} {written.dotted} or later on PATH, "
+        "or begin an empty ledger with another --state. To take the tasks along, run duecourse export while the old "
+        "server runs, and then duecourse import."
     )
 
 

@@ -104,7 +104,7 @@ def given_store(option: str | None, clock: Clock = Clock.WALL) -> str | None:
     if clock == Clock.TRAVEL:
         if option not in (None, MEMORY):
             raise HarnessError(
-                f"--clock travel moves the time of {MEMORY} alone, and a Redis has its own: leave --store out"
+                f"--clock travel needs the ledger at {MEMORY}, for no server lets its clock be moved: leave --store out"
             )
         return MEMORY
     url = option or os.environ.get("DUECOURSE_STORE") or os.environ.get("REDIS_URL")

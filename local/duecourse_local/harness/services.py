@@ -278,7 +278,9 @@ class Services:
                 f"with {self.store} the bridge is a thread of this process: leave --precision linger out"
             )
         if self._options.secrets == Secrets.RUNTIME:
-            raise HarnessError(f"--secrets runtime is for a Redis: with {self.store} there is no login to keep secret")
+            raise HarnessError(
+                f"--secrets runtime is for a Redis: with {self.store} there is no login to keep secret. Leave it out"
+            )
         shared = SharedProcess(self.described, self._environment, self._logs, self._options.clock)
         self.travelled = shared.travelled
         self._shared = self._parts.enter_context(shared)

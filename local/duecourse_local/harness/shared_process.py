@@ -66,8 +66,8 @@ def united_environment(described: Iterable[Function], environment: Environment) 
 def _conflict(name: str, found: Mapping[str, list[str]]) -> str:
     values_text = ", ".join(f"{value!r} for {' and '.join(functions)}" for value, functions in found.items() if value)
     return (
-        f"{name} is {values_text}: functions that are threads of one process share their environment. "
-        "Give them one value, or --store redis://…, with which they are processes"
+        f"{name} is {values_text}, but functions that are threads of one process share their environment. "
+        "Give them one value, or give --store redis://…: then they are processes"
     )
 
 
@@ -157,8 +157,8 @@ class SharedProcess:
             self._claim_process(opened)
             opened.enter_context(shared_environment(self._variables))
             opened.enter_context(_importable(self._layers))
-            self._open_store()
-            opened.callback(self._store.close)
+            self._open_ledger()
+            opened.callback(self._ledger.close)
             opened.enter_context(OUTPUT.redirect(self._logs.of("threads").write))
             self._logged = opened.enter_context(FunctionLogs(self._described))
             opened.callback(sys.setswitchinterval, sys.getswitchinterval())
@@ -198,8 +198,8 @@ class SharedProcess:
         return self._app(settings.parse(self._environment.settings(function)))
 
     def _app(self, given: Settings) -> App:
-        store = open_ledger.logged(self._store, given)
-        app = App(given, Parts(store=store, invoker=self._invoker, http=self._http))
+        ledger = open_ledger.logged(self._ledger, given)
+        app = App(given, Parts(ledger=ledger, invoker=self._invoker, http=self._http))
         self._apps.append(app)
         return app
 
@@ -207,7 +207,7 @@ class SharedProcess:
         """A bridge whose rings invoke `function`."""
 
         def make() -> Bridge:
-            bells = EmbeddedBells(self._store, self._settings.namespace)
+            bells = EmbeddedBells(self._ledger, self._settings.namespace)
             return Bridge(
                 bells, LambdaRingHandler(self._invoker, function.name), in_flight=self._settings.bridge_in_flight
             )
@@ -219,7 +219,7 @@ class SharedProcess:
         if self._clock is None:
             return []
         server = next(one.name for one in self._described if one.code.name == ON_EXPIRED)
-        journey = BellSimulator(self._store, self._clock)
+        journey = BellSimulator(self._ledger, self._clock)
         self._opened.callback(journey.close)
         travel = Travel(journey, self._clock, self._settings.namespace, TravelTargets(functions, schedules, server))
         say("clock", f"{travel.now}, until you move it: duecourse advance 24h")
@@ -230,14 +230,14 @@ class SharedProcess:
             raise HarnessError("this process already has a stack with functions as threads: stop that stack first")
         opened.callback(_one.release)
 
-    def _open_store(self) -> None:
+    def _open_ledger(self) -> None:
         try:
             self._settings = settings.parse(self._variables)
-            store = open_ledger.open_store(self._settings, clock=self._clock)
+            ledger = open_ledger.open_ledger(self._settings, clock=self._clock)
         except DuecourseError as error:
             raise HarnessError(str(error)) from error
-        assert isinstance(store, EmbeddedLedger)  # noqa: S101 - for the type: what SCHEMES name
-        self._store = store
+        assert isinstance(ledger, EmbeddedLedger)  # noqa: S101 - for the type: what SCHEMES name
+        self._ledger = ledger
 
 
 @contextmanager

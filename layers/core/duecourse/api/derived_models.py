@@ -1,12 +1,12 @@
 """Models of requests and answers, made of the fields that plain values describe (`base/described_fields.py`)."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NotRequired, TypeVar
+from typing import Annotated, Any, NamedTuple, NotRequired, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, StrictBool, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, create_model, model_validator
 
 from duecourse.api.fields import Duration, Instant, ShownInstant, Strict, about, between
 from duecourse.base.described_fields import About, Described, fields_of
@@ -25,7 +25,8 @@ class Form(NamedTuple):
     """A field over HTTP: its types, how a request's value becomes the plain one, and how that one is shown.
 
     `default` is that of a request that adds: MISSING if it is required, a class for an empty one. `unset` only fills
-    the place in a request that changes; None if null is a value too.
+    the place in a request that changes; with None, null restores the default, and is rejected where there is none.
+    With `shows_null`, an answer has null for None; without, it leaves the field out.
     """
 
     asked: Any
@@ -34,6 +35,7 @@ class Form(NamedTuple):
     show: Callable[[Any], Any] = _as_it_is
     default: Any = OWN
     unset: Any = OWN
+    shows_null: bool = False
 
 
 def _text_or_none(value: Any) -> Any:
@@ -41,8 +43,19 @@ def _text_or_none(value: Any) -> Any:
     return value if isinstance(value, str) else None
 
 
+def _not_null(value: Any) -> Any:
+    if value is None:
+        raise ValueError("must be a JSON object")
+    return value
+
+
 OF_ENUM = BeforeValidator(_text_or_none)
 """Annotation of an enum in requests."""
+NOT_NULL = AfterValidator(_not_null)
+"""Annotation of an object that a change replaces and cannot take away."""
+IfVersion = Annotated[int, Field(ge=1, strict=True)] | None
+IF_VERSION = "if_version"
+"""Name of the field that changes nothing itself."""
 INSTANT = Form(Instant, ShownInstant, show=format_instant)
 """Form of an instant in epoch ms."""
 
@@ -75,8 +88,8 @@ class ApiField(NamedTuple):
 
     @property
     def is_optional(self) -> bool:
-        """True if there may be no value: a change takes it away by null, and an answer leaves it out."""
-        return self._unset is None and self.plain.default is not MISSING
+        """True if there may be no value: an answer then leaves the field out."""
+        return self._unset is None and self.plain.default is not MISSING and not self.form.shows_null
 
     @property
     def takes_null(self) -> bool:
@@ -101,15 +114,19 @@ class ApiField(NamedTuple):
 
     def changed(self) -> tuple[Any, Any]:
         """Type and description in a request that changes."""
-        return _described(self.form.asked, self._unset, self.plain.about.changed or self.plain.about.shown)
+        kind, field = _described(self.form.asked, self._unset, self.plain.about.changed or self.plain.about.shown)
+        has_no_null = self._unset is None and self.plain.default is MISSING
+        return Annotated[kind, NOT_NULL] if has_no_null else kind, field
 
     def shown(self) -> Any:
         """Type and description in an answer."""
-        kind: Any = self.form.shown
         default, example = self.plain.default, self.plain.about.example
+        has_null = self.form.shows_null and default is None
+        kind: Any = self.form.shown | None if has_null else self.form.shown
         if example is None and isinstance(default, int | float):
             example = self.form.show(default)
-        described = Annotated[kind, about(self.plain.about.shown, *([] if example is None else [example]))]
+        examples = [example] if has_null or example is not None else []
+        described = Annotated[kind, about(self.plain.about.shown, *examples)]
         return NotRequired[described] if self.is_optional else described
 
 
@@ -133,16 +150,12 @@ def api_fields(
     return {one.field: ApiField(one, forms.get(one.field) or _form_of(one)) for one in found}
 
 
-class Derived(Strict):
-    """Model with fields that follow from a plain value: mypy takes each of them for anything."""
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
-
 def with_fields(fields: Mapping[str, Any]) -> Callable[[type[M]], type[M]]:
-    """Add fields behind a model's own, by name: each has its type and description."""
+    """Add fields behind a model's own, by name: each has its type and description.
+
+    Of a model with such fields, mypy knows those that the class states under TYPE_CHECKING, for its methods and
+    callers that read them. A test compares each with the field that is added.
+    """
 
     def extended(kind: type[M]) -> type[M]:
         return create_model(kind.__name__, __base__=kind, __doc__=kind.__doc__, __module__=kind.__module__, **fields)
@@ -165,15 +178,44 @@ def shown(fields: Iterable[ApiField]) -> dict[str, Any]:
     return {one.name: one.shown() for one in fields}
 
 
-def read_fields(
-    fields: Iterable[ApiField], request: BaseModel, *, given: Collection[str] | None = None
-) -> dict[str, Any]:
-    """Values of a request by their names in the plain value; those `given` alone, if names are."""
-    wanted = (one for one in fields if given is None or one.name in given)
-    return {one.plain.field: one.form.read(getattr(request, one.name)) for one in wanted}
+def read_fields(fields: Iterable[ApiField], request: BaseModel) -> dict[str, Any]:
+    """Values of a request by their names in the plain value."""
+    return {one.plain.field: one.form.read(getattr(request, one.name)) for one in fields}
 
 
 def show_fields(fields: Iterable[ApiField], value: Any) -> dict[str, Any]:
     """Fields of a plain value as an answer has them, without those that have no value."""
     found = ((one, getattr(value, one.plain.field)) for one in fields)
-    return {one.name: one.form.show(own) for one, own in found if not (one.is_optional and own in (None, ""))}
+    given = ((one, own) for one, own in found if not (one.is_optional and own in (None, "")))
+    return {one.name: None if own is None else one.form.show(own) for one, own in given}
+
+
+class Change(Strict):
+    """Request that changes the fields that it gives, and leaves the others as they are."""
+
+    def read_given(self, fields: Iterable[ApiField]) -> dict[str, Any]:
+        """Values of given fields by their names in the plain value."""
+        return read_fields((one for one in fields if one.name in self.model_fields_set), self)
+
+
+class VersionedChange(Change):
+    """Request that changes at least one field, of the version `if_version` alone if that is given."""
+
+    if_version: IfVersion = None
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Names of the fields to change, in order."""
+        return tuple(name for name in type(self).model_fields if name in self.model_fields_set - {IF_VERSION})
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if not self.named:
+            raise ValueError("needs a field to change")
+        return self
+
+
+def changed_if_version(owner: str, fields: Iterable[ApiField]) -> dict[str, Any]:
+    """Fields of a VersionedChange; `owner` is a text of what has the version."""
+    text = f"Version that {owner} must have; with another, nothing changes (409)."
+    return {IF_VERSION: (IfVersion, Field(None, description=text)), **changed(fields)}

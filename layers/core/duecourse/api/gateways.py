@@ -147,11 +147,12 @@ def _text_pairs(event: Mapping[str, Any], name: str) -> Pairs:
     if many:
         lists = {key: given if isinstance(given, list) else [given] for key, given in many.items()}
         return [(key, _as_text(one)) for key, given in lists.items() for one in given]
-    return [(key, _as_text(one)) for key, one in _table(event, name[0].lower() + name[1:]).items()]
+    single = _table(event, name[0].lower() + name[1:])
+    return [(key, one if isinstance(one, str) else _as_text(one)) for key, one in single.items()]
 
 
 def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    return "" if value is None else str(value)
 
 
 def _joined(pairs: Pairs, written: Callable[[str], str]) -> dict[str, str]:

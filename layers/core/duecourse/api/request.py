@@ -3,8 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cached_property
 from hashlib import sha256
@@ -50,6 +49,10 @@ def read_identity(authorizer: Any) -> Identity | None:
 # The JSON object in a request's or a message's body.
 
 MAX_BODY_BYTES = 256 * 1024
+MAX_BATCH_BYTES = 6 * 1024 * 1024
+"""Maximum size of a request at Lambda, the event around it included."""
+BODY_BYTES = {"/tasks/batch": MAX_BATCH_BYTES}
+"""Routes whose body may be larger than elsewhere, with the limit."""
 MAX_VALUES = 400_000
 """Maximum number of values in a body: as objects, they take many times the memory of their text."""
 PIECE = 65_536
@@ -152,10 +155,13 @@ class Request:
         """Milliseconds that the function may still take."""
         self.keyed: KeyedTry | None = None
         """The try of a request with an Idempotency-Key; None where it has none."""
+        self.parameters: Mapping[str, str] = event["queryStringParameters"]
         self._event = event
         self._context: Mapping[str, Any] = event["requestContext"]
         self.method: str = self._context["http"]["method"]
-        self._headers = {name.lower(): str(value) for name, value in event["headers"].items()}
+        self.is_head = self.method == "HEAD"
+        """True for HEAD: the request is served as a GET whose answer has no body."""
+        self._headers: Mapping[str, str] = event["headers"]
         self._numbers = count()
 
     @cached_property
@@ -205,9 +211,9 @@ class Request:
 
     @property
     def _named(self) -> str | None:
-        given: str | None = self._event["queryStringParameters"].get(TENANT)
-        return given
+        return self.parameters.get(TENANT)
 
+    @cached_property
     def key(self) -> str | None:
         """The Idempotency-Key; None where the request has none, or changes nothing. Raises MalformedKey."""
         changes = self.method in CHANGING and self._event["rawPath"] not in READING
@@ -229,11 +235,6 @@ class Request:
             return new_id()
         return sha256(f"{self._seed}\0{next(self._numbers)}".encode()).hexdigest()[:24]
 
-    @property
-    def is_head(self) -> bool:
-        """True for HEAD: the request is served as a GET whose answer has no body."""
-        return self.method == "HEAD"
-
     def router_event(self) -> dict[str, Any]:
         """The event for the router, which reads no other types of a body than JSON, and no encoded body.
 
@@ -246,17 +247,20 @@ class Request:
             return {**event, "headers": self._headers}
         return {**event, "headers": {**self._headers, TYPE: JSON if is_json(given or "") else UNREAD}}
 
-    @property
-    def text(self) -> str:
-        """The body. Raises InvalidInput for wrong Base64, and UnicodeDecodeError."""
-        return self._decoded.decode() if self._event["isBase64Encoded"] else self._event["body"]
+    def body(self) -> dict[str, Any]:
+        """The JSON object in the body, within the bound of its route.
+
+        Raises as `parse_body`; InvalidInput for wrong Base64, and UnicodeDecodeError.
+        """
+        text = self._decoded.decode() if self._event["isBase64Encoded"] else self._event["body"]
+        return parse_body(text, BODY_BYTES.get(self._event["rawPath"], MAX_BODY_BYTES))
 
     def check(self, role: Role | None) -> None:
         """Reject a caller without the role that the route needs, and faults in parts that the route may not read.
 
-        That is a body that is not said to be JSON, and a tenant that is invalid or not the caller's. A route without a
-        role has no tenant. Raises UnverifiedCaller, RoleMissing, NoTenant, ForeignTenant, UnsupportedBody and
-        InvalidInput.
+        That is a body that is not said to be JSON, a tenant that is invalid or not the caller's, and an Idempotency-Key
+        of another form. A route without a role has no tenant. Raises UnverifiedCaller, RoleMissing, NoTenant,
+        ForeignTenant, UnsupportedBody, MalformedKey and InvalidInput.
         """
         unverified = self.principal is None and BALANCER in self._context
         if role and unverified and not self.app.settings.opens_load_balancer:
@@ -269,10 +273,11 @@ class Request:
             _ = self._decoded
         if role or self.principal is None:
             _ = self.tenant
+        _ = self.key
 
     @cached_property
     def _seed(self) -> str | None:
-        key = self.key()
+        key = self.key
         return None if key is None else f"{self.tenant}\0{key}\0{self.fingerprint().hex()}"
 
     @cached_property
@@ -283,23 +288,15 @@ class Request:
             raise InvalidInput([FieldError("body", "must be Base64, as isBase64Encoded says")]) from None
 
 
-_current_request: ContextVar[Request] = ContextVar("served")
+SERVED: ContextVar[Request] = ContextVar("served")
 """The request, one for each thread: the router gives a route its parameters only, and a harness may serve several."""
+current_request = SERVED.get
+"""Getter of the request that this thread serves."""
 
 
-@contextmanager
-def serving_request(request: Request) -> Iterator[Request]:
-    """Context in which `current_request` returns this request."""
-    before = _current_request.set(request)
-    try:
-        yield request
-    finally:
-        _current_request.reset(before)
-
-
-def current_request() -> Request:
-    """The request that this thread serves."""
-    return _current_request.get()
+def read_body(_sent: str) -> dict[str, Any]:
+    """The JSON object in the body of the current request; the router hands on Base64 as it came."""
+    return current_request().body()
 
 
 def app() -> "App":
@@ -314,5 +311,6 @@ def tenant() -> str:
 
 def request_source(word: str = HTTP) -> str:
     """Source of the current request in a task's log: the word, and the caller if known."""
-    principal = current_request().principal
-    return current_request().source or (word if principal is None else f"{word}:{principal.name}")
+    request = current_request()
+    principal = request.principal
+    return request.source or (word if principal is None else f"{word}:{principal.name}")

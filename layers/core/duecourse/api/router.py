@@ -1,14 +1,14 @@
 """Router of the HTTP API, with what routes share, `/health`, `/docs` and `/openapi.json`.
 
 To add a route: its models in the `http.py` of its package, each field with a description (an answer's by `about`); its
-function in the `routes.py` beside it. The docstring is the summary in the OpenAPI document, the return type the
-answers (`Response[None]` is 204), `@rejects(…)` the errors of state, `@needs(Role…)` the role, `tenant()` the owner.
-A route without `@rejects` is described as having all errors; `@rejects()` has none. A route without `@needs` needs an
-operator.
+function in the `routes.py` beside it. In the OpenAPI document, its docstring is the summary, and its return type the
+answers (`Response[None]` is 204). `@rejects(…)` names the errors of state, `@needs(Role…)` the role. `tenant()` is the
+owner. A route without `@rejects` is described as having all errors; `@rejects()` has none. A route without `@needs`
+needs an operator.
 
-A changing request with an Idempotency-Key is answered once (`idempotent`). After a crash its route runs again. Then
-`current_request().new_id` gives the same ids, and a verb knows its own work by `current_request().keyed`. A POST that
-changes nothing belongs to READING of `api/request.py`.
+A changing request with an Idempotency-Key is answered once (`api/idempotency.py`). After a crash its route runs again.
+Then `current_request().new_id` gives the same ids, and a verb knows its own work by `current_request().keyed`. A POST
+that changes nothing belongs to READING of `api/request.py`.
 
 Then its row in `tests/support/routes_and_roles.py`, its path in `template.yaml` (DefinitionBody) and in
 `tests/template/test_policies.py`, and saved events good and bad (`tests/api/test_http_saved_requests.py`). The same
@@ -18,20 +18,17 @@ and run `make reference`.
 
 import base64
 import json
-import logging
 import re
-import secrets
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, ApiGatewayResolver, Response
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.api_gateway import Route
 from aws_lambda_powertools.event_handler.content_types import APPLICATION_JSON
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
@@ -45,27 +42,17 @@ from duecourse.api import problems
 from duecourse.api.authorization import Role
 from duecourse.api.fields import AnyTaskId, Flag, Name, about
 from duecourse.api.problems import CONTENT_TYPE, MethodNotAllowed, NoSuchRoute, Problem
-from duecourse.api.request import app, current_request
+from duecourse.api.request import Request, app, current_request
 from duecourse.base.hints import near_name
-from duecourse.base.metrics import AddedLine, measure
 from duecourse.errors import (
     MAX_FIELD,
     DuecourseError,
     FieldError,
     InvalidInput,
-    KeyInUse,
-    KeyReused,
-    QuotaExceeded,
-    StoreMisused,
     StoreUnavailable,
     bounded,
 )
-from duecourse.ledger.operations import KeyedRequest, KeyedTry, RequestState
-from duecourse.ledger.queue import quotas_of
 from duecourse.ledger.task import DEFAULT_QUEUE
-
-if TYPE_CHECKING:
-    from duecourse.ledger.store.records import IdempotencyStore
 
 # Shared parts of routes: the fields for an id and a queue, their errors, and answers other than a plain 200.
 
@@ -125,102 +112,6 @@ def problem_response(problem: Problem) -> Response[Any]:
     return Response(problem.status, CONTENT_TYPE, json.dumps(problem.document), {**problem.headers})
 
 
-def count_added(tasks: int) -> None:
-    """Count tasks taken."""
-    measure(AddedLine(Added=tasks))
-
-
-# Idempotency-Key (draft-ietf-httpapi-idempotency-key-header): a request sent twice is done once, answered the same.
-
-log = logging.getLogger("duecourse.requests")
-
-GRACE_MS = 1_000
-"""Time after the end of its function after which an unfinished request may be begun again."""
-BYTES_QUOTA = "tenant_max_bytes"
-"""Quota of a deployment that bounds the answers of each tenant, too."""
-
-
-def idempotent(api: ApiGatewayResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """Middleware: do a changing request with a key once; pass any other request on."""
-    asked = current_request()
-    key = asked.key()
-    if key is None:
-        return next_middleware(api)
-
-    def do(this: KeyedTry) -> bytes:
-        asked.keyed = this
-        return _pack(next_middleware(api))
-
-    quota = quotas_of(asked.app.settings.tenant_quotas, asked.tenant).tenant_max_bytes or 0
-    sent = KeyedRequest(asked.tenant, key, asked.fingerprint(), quota)
-    lock_ms = api.lambda_context.get_remaining_time_in_millis() + GRACE_MS
-    return _unpack(_answer_once(asked.app.store.idempotency(), sent, lock_ms, do))
-
-
-def _answer_once(store: "IdempotencyStore", sent: KeyedRequest, lock_ms: int, do: Callable[[KeyedTry], bytes]) -> bytes:
-    """Answer of `do`, or the stored answer if this request was sent before.
-
-    `do` has `lock_ms`. Raises what `do` raises, and KeyReused, KeyInUse, StoreUnavailable; and QuotaExceeded for a
-    new request whose tenant has used up what it may have kept. A request that InvalidInput or QuotaExceeded rejects
-    at its first try was never begun: the key is free again.
-    """
-    owner = secrets.token_bytes(8)
-    claimed = store.begin(sent, owner, lock_ms)
-    if claimed.state is RequestState.OTHER:
-        raise KeyReused
-    if claimed.state is RequestState.UNDER_WAY:
-        raise KeyInUse(claimed.left_ms)
-    if claimed.state is RequestState.OVER:
-        raise QuotaExceeded(BYTES_QUOTA, claimed.left_ms)
-    if claimed.state is RequestState.ENDED:
-        return claimed.answer
-    since = claimed.begun_at + 1 if claimed.state is RequestState.AGAIN else 0
-    # With the begin, for the same request a day later, when its key is free again, is another one.
-    seed = f"{sent.tenant}\0{sent.key}\0{sent.fingerprint.hex()}\0{claimed.begun_at}"
-    this = KeyedTry(seed, since, claimed.note, lambda note: store.note(sent, owner, note))
-    try:
-        packed = do(this)
-    except (InvalidInput, QuotaExceeded):
-        # An earlier try may have done it, before a time passed or a quota was full: that must stay known.
-        is_new = claimed.state is RequestState.FRESH
-        _end(lambda: (store.forget if is_new else store.release)(sent, owner))
-        raise
-    except BaseException as error:
-        rejection = _saved(error)
-        if rejection is None:
-            _end(lambda: store.release(sent, owner))
-        else:
-            _end(lambda: store.end(sent, owner, rejection))
-        raise
-    _end(lambda: store.end(sent, owner, packed))
-    return packed
-
-
-def _end(end: Callable[[], bool]) -> None:
-    try:
-        if not end():
-            log.warning("a request outlived its time limit, and another request has taken its Idempotency-Key")
-    except (StoreUnavailable, StoreMisused):  # the request is done all the same; its key is free when its time is over
-        log.warning("the answer to a request with an Idempotency-Key could not be stored", exc_info=True)
-
-
-def _saved(error: BaseException) -> bytes | None:
-    """Answer to store for an error; None for a fault, after which the same request may be tried again."""
-    problem = problems.problem_of(error) if isinstance(error, Exception) else None
-    return _pack(problem_response(problem)) if problem and problem.status < 500 else None
-
-
-def _pack(response: Response[Any]) -> bytes:
-    body = response.body
-    text = body if body is None or isinstance(body, str) else json.dumps(body, separators=(",", ":"))
-    return zlib.compress(json.dumps([response.status_code, response.headers, text]).encode())
-
-
-def _unpack(answer: bytes) -> Response[Any]:
-    status, headers, text = json.loads(zlib.decompress(answer))
-    return Response(status, None, text, headers)
-
-
 SIGNING = re.compile("x-amz-", re.IGNORECASE)
 """Beginning of the parameters by which a request may be signed in its URL, which are API Gateway's."""
 
@@ -236,46 +127,39 @@ class Api(APIGatewayHttpResolver):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._later: dict[str, str] = {}
+        self.later: dict[str, str] = {}
+        """Modules of routes that were not asked for yet, by the first part of their paths."""
         self._including = threading.RLock()
 
     def include_later(self, first_part: str, module: str) -> None:
         """Have a module's `router` serve the paths that begin with this part, once one of them is asked for."""
-        self._later[first_part] = module
+        self.later[first_part] = module
 
     def include(self, first_part: str) -> None:
         """Import the routes of paths that begin with this part, unless they are there."""
-        with self._including:  # a thread that finds them there finds them whole
-            if first_part in self._later:
-                self.include_router(import_module(self._later[first_part]).router)
-                del self._later[first_part]
+        with self._including:
+            if first_part in self.later:
+                self.include_router(import_module(self.later[first_part]).router)
+                del self.later[first_part]  # now: a thread that finds them gone from here finds them whole
 
     def every_route(self) -> Sequence[Route]:
         """All routes, those too that were not asked for yet."""
-        for part in [*self._later]:
+        for part in [*self.later]:
             self.include(part)
         return self._every
 
     def has(self, route: Route) -> bool:
         """True for a route of this Api; False for the router's own, which answers where none was found."""
-        return any(route is one for one in self._every)
+        return route in self._static_routes or route in self._dynamic_routes
 
-    def role_of(self, route: Route) -> Role | None:
-        """Role that a route needs, None for none."""
-        found: Role | None = getattr(route.func, ROLE, Role.OPERATOR)
-        return found
-
-    def check_parameters(self) -> None:
+    def check_parameters(self, request: Request) -> None:
         """Reject a query parameter that its route does not have: a misspelt filter finds all. Raises InvalidInput."""
-        given = self.current_event.query_string_parameters
-        if not given:
-            return
         asked = (self.current_event.http_method, self.request.route)
         for route in self._every:
             if route.include_in_schema and (route.method, route.openapi_path) == asked:
-                known = [*(one.alias for one in route.dependant.query_params), *current_request().own_parameters]
+                known = [*(one.alias for one in route.dependant.query_params), *request.own_parameters]
                 listed = f"known: {', '.join(known) or 'none'}"
-                unknown = [name for name in given if name not in known and not SIGNING.match(name)]
+                unknown = [name for name in request.parameters if name not in known and not SIGNING.match(name)]
                 if unknown:
                     nears = [(name[:MAX_FIELD], near_name(name, known)) for name in unknown]
                     problem = "is not a parameter of this route"
@@ -332,8 +216,10 @@ def check(api: Any, next_middleware: NextMiddleware) -> Response[Any]:
     if not api.has(route):
         answer: Response[Any] = api.unmatched()
         return answer
-    current_request().check(api.role_of(route))
-    api.check_parameters()
+    request = current_request()
+    request.check(getattr(route.func, ROLE, Role.OPERATOR))
+    if request.parameters:
+        api.check_parameters(request)
     return next_middleware(api)
 
 
@@ -361,7 +247,7 @@ ANSWERS: dict[int, OpenAPIResponse] = {
 def health() -> Response[Health]:
     """Report whether the service accepts tasks."""
     try:
-        app().store.ping()
+        app().ledger.ping()
     except StoreUnavailable:
         return answer(503, UNAVAILABLE, problems.RETRY_AFTER)
     return answer(200, {"status": "ok", "store": "ok"})

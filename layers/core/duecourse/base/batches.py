@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from duecourse.errors import DuecourseError
 
 T = TypeVar("T")
+R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
 
 
@@ -39,6 +40,14 @@ def grouped(things: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     for thing in things:
         groups.setdefault(key(thing), []).append(thing)
     return groups
+
+
+def in_steps(items: Sequence[T], step: Callable[[Sequence[T]], list[R]]) -> list[R]:
+    """Answers of `step` for all items: it does the first, and as many more as its bounds allow."""
+    answers: list[R] = []
+    while len(answers) < len(items):
+        answers += step(items[len(answers) :])
+    return answers
 
 
 # Calls of many threads made as one: a caller that comes while a call is running joins the next one.

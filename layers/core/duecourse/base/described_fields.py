@@ -1,6 +1,6 @@
 """Descriptions of the fields of plain values: requests, answers, the client and the reference follow from them."""
 
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import NoneType
 from typing import Any, NamedTuple, get_args
 
@@ -43,14 +43,15 @@ class Described(NamedTuple):
 
 def fields_of(owner: type[Any]) -> list[Described]:
     """The described fields of a dataclass or of a NamedTuple, in their order."""
-    defaults: Any = getattr(owner, "_field_defaults", None)
-    if defaults is None:
-        defaults = {one.name: one.default for one in fields(owner)}
+    every: list[tuple[str, Any, Any]]
+    if is_dataclass(owner):
+        every = [(one.name, one.type, one.default) for one in fields(owner)]
+    else:
+        defaults: dict[str, Any] = owner._field_defaults
+        every = [(name, kind, defaults.get(name, MISSING)) for name, kind in owner.__annotations__.items()]
     return [
-        Described(
-            name, about.name or name.removesuffix("_ms"), _some(kind.__origin__), about, defaults.get(name, MISSING)
-        )
-        for name, kind in owner.__annotations__.items()
+        Described(name, about.name or name.removesuffix("_ms"), _some(kind.__origin__), about, default)
+        for name, kind, default in every
         if (about := _about(kind))
     ]
 

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from math import isfinite
 from typing import Any, TypeAlias
@@ -62,6 +63,12 @@ def load_json(text: str, name: str) -> Json:
     return value
 
 
+def is_too_deep(text: str, value: Json) -> bool:
+    """True if the value of a JSON text nests deeper than MAX_DEPTH."""
+    # It nests no deeper than the text has brackets, those in its own texts among them.
+    return text.count("{") + text.count("[") > MAX_DEPTH and deeper_than(MAX_DEPTH, value)
+
+
 def deeper_than(depth: int, value: Json) -> bool:
     """True if objects and lists nest deeper than `depth` within `value`."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
@@ -80,7 +87,7 @@ def load(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) 
     Raises ValueError and RecursionError, as `json.loads` does.
     """
     doubled: list[_DuplicateName] = []
-    value = json.loads(text, parse_constant=parse_constant, object_pairs_hook=lambda pairs: _table(pairs, doubled))
+    value = json.loads(text, parse_constant=parse_constant, object_pairs_hook=partial(_table, doubled))
     if not doubled:
         return value, []
     named = [FieldError(name, PROBLEM) for name in islice(_named("", value), MAX_ERRORS)]
@@ -93,7 +100,7 @@ class _DuplicateName(dict[str, Any]):
     names: list[str]
 
 
-def _table(pairs: list[tuple[str, Any]], doubled: list[_DuplicateName]) -> dict[str, Any]:
+def _table(doubled: list[_DuplicateName], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) == len(pairs) or len(doubled) == MAX_ERRORS:
         return table

@@ -4,7 +4,7 @@ A line in the embedded metric format becomes metrics by itself: nobody calls Clo
 Source: AWS, "Specification: Embedded metric format".
 
 To add a metric, add its field to the line that carries it (`Annotated[type, unit, meaning]`). mypy then names where its
-value is missing: `functions/*/app.py`, `ringing/linger.py`, `ringing/bridge.py` or `api/router.py`. Then run
+value is missing: `functions/*/app.py`, `ringing/linger.py`, `ringing/bridge.py` or `*/routes.py`. Then run
 `make reference`. A count of a drain is a field of Drained (`running/drain.py`), too. A new line has a row in PRINTED of
 `local/duecourse_local/reference/metrics.py`. An alarm is a resource of `template.yaml` and a row in
 `tests/template/test_alarms.py`.

@@ -1,6 +1,6 @@
 """Frozen dataclasses: declared, made, altered and shown."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from operator import attrgetter
 from typing import Any, TypeVar, cast, dataclass_transform
@@ -15,7 +15,7 @@ INSTANT = ("_at", "at")
 """Endings of the names of instants."""
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value(kind: type[T]) -> type[T]:
     """Make the class below a dataclass with slots, equal to its own kind alone.
 
@@ -24,7 +24,7 @@ def value(kind: type[T]) -> type[T]:
     # A frozen class sets each field by a call of a function, which costs more than all else in making a task.
     # `dataclass` would compile `__eq__`, `__hash__` and `__repr__` anew for each class, at each cold start.
     made: Any = dataclass(slots=True, repr=False, eq=False)(kind)
-    read = attrgetter(*made.__match_args__)
+    read = attrgetter(*made.__dataclass_fields__)
 
     def equal(self: Any, other: Any) -> Any:
         return read(self) == read(other) if type(other) is type(self) else NotImplemented
@@ -41,7 +41,7 @@ def _repr(self: Any) -> str:
 
 def as_dict(value: Any) -> dict[str, Any]:
     """Fields of a dataclass by name, in order, without a deep copy."""
-    return {name: getattr(value, name) for name in type(value).__slots__}
+    return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
 
 
 def brief(value: Any, *names: str) -> str:

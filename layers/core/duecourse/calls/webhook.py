@@ -68,8 +68,8 @@ class Webhook:
     """Sends payload {url, method?="POST", headers?, auth?, body?, timeout?} in the manner of Standard Webhooks.
 
     `webhook-id` (`webhook_id`) is the same at every attempt. It has no dot: Standard Webhooks allows none.
-    `webhook-timestamp` is the claim of this attempt, in seconds; for a task that was handed over, which does not know
-    its claim, it is `now` (epoch ms). `sign` adds the signature.
+    `webhook-timestamp` is the time of this attempt's claim, in seconds. A task that was handed over does not know it,
+    and takes `now` (epoch ms). `sign` adds the signature.
 
     2xx is Done({"status": …}), whether or not the answer's body can be read. 410 Gone is Drop, as is a payload that can
     never be sent. Anything else is Retry, redirects too, after the answer's Retry-After if it has one.

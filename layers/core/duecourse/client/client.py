@@ -119,7 +119,7 @@ class AppHandle:
     @property
     def bulk(self) -> "Ledger":
         """The verb on many tasks."""
-        return self._open.store
+        return self._open.ledger
 
     @property
     def queries(self) -> Queries:
@@ -497,10 +497,10 @@ class Client:
         """
         wanted = {"kind": kind, "group": group, "error": error, "since": since, "cursor": cursor, "limit": limit}
         key, asked = read_both(QueueKey, {"queue": queue}, ListDead, wanted)
-        store = self._app_handle.bulk
-        since_ms, after = since_at(asked.since, store.now), queues_http.start_of_bulk(asked.cursor, (Status.DEAD,))
+        ledger = self._app_handle.bulk
+        since_ms, after = since_at(asked.since, ledger.now), queues_http.start_of_bulk(asked.cursor, (Status.DEAD,))
         deaths = Deaths(asked.kind or "", asked.group or "", asked.error or "", since_ms, asked.limit)
-        found = group_deaths(store.deaths(key.queue, deaths, after, self._tenant))
+        found = group_deaths(ledger.deaths(key.queue, deaths, after, self._tenant))
         return ListedDead(found.groups, found.next and queues_http.encode_reached(found.next))
 
     def purge(self, queue: str = DEFAULT_QUEUE, **fields: Unpack[PurgeFields]) -> Many:

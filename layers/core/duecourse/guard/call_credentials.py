@@ -237,7 +237,7 @@ EXPIRED, REJECTED = 401, frozenset({401, 403})
 """Status after which another token is fetched, and those after which a credential is read again."""
 RETRY_WITHIN_S = 15.0
 """Time of a call after which a rejection is its answer: another look at Secrets Manager could outlast the function."""
-log = logging.getLogger("duecourse.http")
+log = logging.getLogger("duecourse.guard")
 
 
 class AuthenticatingCaller:

@@ -55,8 +55,8 @@ class SystemResolver:
     def __call__(self, host: str, port: int, within_s: float, /) -> list[str]:
         """Numeric addresses of a host, each once, in the order in which to try them.
 
-        Raises CallFailed where nobody knows the host, CallTimedOut where its time is over before that is known, and
-        InvalidInput where no host can have this name.
+        Raises CallFailed where nobody knows the host, CallTimedOut where the look-up takes too long, and InvalidInput
+        where no host can have this name.
         """
         try:
             return self._found(host, port, socket.AI_NUMERICHOST)
@@ -100,7 +100,7 @@ class SystemResolver:
 
 # The gate of all calls to the web: which addresses of a host they may reach, and what may be said there.
 
-log = logging.getLogger("duecourse.http")
+log = logging.getLogger("duecourse.guard")
 
 RUNTIME = "AWS_LAMBDA_RUNTIME_API"
 """Lambda tells a function by it where its runtime API answers: host:port."""

@@ -220,6 +220,8 @@ class Seals:
         wrapping: Callable[[], Wrapping] | None,
         cipher: Callable[[bytes], "AesGcm"],
     ) -> None:
+        self.are_possible = wrapping is not None
+        """True if a key is set."""
         self._namespace = namespace
         self._keys = keys
         self._wrapping = wrapping
@@ -228,11 +230,6 @@ class Seals:
         self._sealing: WrappedKey | None = None
         self._process, self._lock = os.getpid(), threading.Lock()
         self._problem: SealUnavailable | None = None
-
-    @property
-    def are_possible(self) -> bool:
-        """True if a key is set."""
-        return self._wrapping is not None
 
     def check(self, field: str, value: Json, kind: str = "") -> None:
         """Return if this part of a request may be added. Raises InvalidInput, naming each credential without a key.
@@ -245,21 +242,19 @@ class Seals:
             raise _rejection(field, hidden)
 
     def check_task(self, task: NewTask) -> None:
-        """The same for a task. A credential in the address of its notification counts."""
-        if self._wrapping is not None:
-            return
+        """Reject a task with credentials, where no key is set. One in the address of its notification counts."""
         if hidden := _hidden_in(task):
             raise _rejection("payload", hidden)
-        if is_url(task.notify) and hidden_in_address(Notify.of(task.notify).address):
+        if _has_hidden_address(task):
             raise InvalidInput([FieldError("notify_done.url", REJECTED)])
 
     def sealed(self, tasks: Sequence[NewTask]) -> Sequence[NewTask]:
         """The tasks as a ledger keeps them. Raises InvalidInput without a key, SealUnavailable and StoreUnavailable."""
-        hiding = [_has_hidden(task) for task in tasks]
+        hiding = [_has_hidden_address(task) or _hidden_in(task) is not None for task in tasks]
         if not any(hiding):
             return tasks
-        for task, hides in zip(tasks, hiding, strict=True):
-            if hides:
+        if self._wrapping is None:
+            for task in tasks:
                 self.check_task(task)
         current = self._keys().current() or self._make()
         cipher = self._current(current)
@@ -388,11 +383,9 @@ class Seals:
         return current
 
 
-def _has_hidden(task: NewTask) -> bool:
-    """True if a view would hide a part of the task."""
-    if is_url(task.notify) and hidden_in_address(Notify.of(task.notify).address):
-        return True
-    return _hidden_in(task) is not None
+def _has_hidden_address(task: NewTask) -> bool:
+    """True if a view would hide a part of the address of the task's notification."""
+    return bool(task.notify and is_url(task.notify) and hidden_in_address(Notify.of(task.notify).address))
 
 
 def _hidden_in(task: NewTask) -> Hidden | None:

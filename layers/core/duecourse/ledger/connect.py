@@ -276,7 +276,7 @@ class NodePool(ConnectionPool):
 
 # The login of a store's URL that is a secret: used by every new connection, read again once it was rejected.
 
-log = logging.getLogger("duecourse.secrets")
+log = logging.getLogger("duecourse.ledger")
 
 
 class Login(CredentialProvider):

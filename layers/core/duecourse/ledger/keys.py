@@ -13,7 +13,7 @@ from duecourse.ledger.task import Shard
 
 # Names of the ledger's keys; those of a shard have one hash tag, so that they live on one node.
 
-log = logging.getLogger("duecourse.store")
+log = logging.getLogger("duecourse.ledger")
 
 MEMBER = re.compile(r"([A-Za-z0-9._:@-]{1,64})/([0-9]{1,3})/([0-9]{1,3})")
 """Member of the set of shards: queue, number, count."""

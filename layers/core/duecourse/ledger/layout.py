@@ -3,16 +3,19 @@
 record.py makes Python's structs of it. `lua_linker.py`, beside the package, writes each `fields.NAME` of a script out.
 `constants` has those names.
 
-To add a field, add it here, in `pack_rest` and `unpack` of record.py, to Task of task.py, and where a Task is made of
-an event: `running/task_event.py`, `testing/handlers.py`. `_anew` of `running/work.py` makes a NewTask of a Task.
-NewTask says what callers need. A length belongs to each script with `fields.LENGTHS_FORMAT`, before the payload's,
-which stays last. A length or number of REST belongs to `notification` of `endings.lua` too, which packs a rest by hand.
-A number of FRONT belongs to `choice.lua`, `begin.lua` and `modules/layout.lua` too, which spell its beginning.
+To add a field, add it here, in `pack_rest` and `unpack` of record.py, and to Task of task.py. A Task is also made of an
+event, in `running/task_event.py` and `testing/handlers.py`. `_anew` of `running/work.py` makes a NewTask of a Task.
+NewTask says what callers need.
+
+A new length comes before the payload's, which stays last; change each script that has `fields.LENGTHS_FORMAT`. For a
+new length or number of REST, change `notification` of `modules/notifications.lua` too, which packs a rest by hand. For
+a new number of FRONT, change `choice.lua`, `begin.lua` and `modules/layout.lua` too, which spell its beginning.
 
 Then raise VERSION. From then on this release rejects shards, folders and exports of the version before. So write a
-conversion of its exports in `backup/` of `local/duecourse_local`, as `format.py` takes VERSION alone. Its test reads an
-export that the release before wrote, kept in `tests/local/fixtures/exports`. `tests/whole/test_mixed_releases.py`
-needs a wheel of the new version in `tests/fixtures`. CHANGELOG.md names that version.
+conversion of its exports in `backup/` of `local/duecourse_local`, as `format.py` takes VERSION alone, and name that way
+in EARLIER. Its test reads an export that the release before wrote, kept in `tests/local/fixtures/exports`.
+`tests/whole/test_mixed_releases.py` needs a wheel of the new version in `tests/fixtures`. CHANGELOG.md names that
+version.
 
 A record, big-endian, lengths in bytes. The front is what state changes rewrite; the rest is set by an add. All that
 has a length of its own comes after all lengths, so that one look at a fixed place finds each.
@@ -20,8 +23,8 @@ has a length of its own comes after all lengths, so that one look at a fixed pla
     front  FRONT
     rest   ORIGIN, POLICY, LENGTHS; then by, kind, group, notify, payload
            tail (may be empty): state length 2, state, result length 4, result, entries forgotten 2, then the log: of
-           each entry ENTRY, then RUN and a detail, or CHANGE and by; of a move then NUL and 8 bytes that are that
-           move's alone, by which it is known where it is sent again
+           each entry ENTRY, then RUN and a detail, or CHANGE and by; of a move then NUL and 8 bytes of this move alone,
+           by which it is known if it is sent again
     status 1
 
 A claim, and a settle that is done, write most of all, and a long string is the dearest thing that a script makes. So
@@ -31,27 +34,31 @@ they leave a record as it is, and add what happened behind it. Any other change 
            claimed ahead, and its run is not known to have begun
     handed target, its length 1, then BEGUN with "V": a lease of delivery, which its target has yet to begin
     worked the delivery's TOKEN, then BEGUN with "W": the lease that its target began
-    over   result, then OVER with "D": behind "L" or "W", its end
+    ended  result, then ENDED with "D": behind "L" or "W", its end
 
 The run of a delivery is the one that it will become: if its target does not begin it, the run is not counted.
 
-`last` is the ending of the last settled lease, a small letter where the task died of it, so that a repeated settle
-gets the same answer. `origin` is 6 random bytes of the call that added the task and the task's place in it, so that a
-repeated add does. Of a request with a key, the 6 bytes are its mark, the same in each try, and KEYED is added to the
-place. Once another task has replaced it, the log's entry of its add has NUL and the origin behind by. `trigger` is the
-last lease's.
+`last` is the ending of the last settled lease, a small letter where the task died of it. By it, a repeated settle gets
+the same answer. `origin` is 6 random bytes of the call that added the task, and the task's place in it. By it, a
+repeated add gets the same answer. If the call was a request with a key, the 6 bytes are its mark, the same in each try,
+and KEYED is added to the place. Once another task has replaced this one, the log's entry of its add has NUL and the
+origin behind by. `trigger` is the last lease's.
 
-A payload of over a KiB is apart, in the field `<stored id>=<number>` of the tasks' hash: the record has BODY in its
-place and the flag APART.
+A payload of over a KiB is apart, in the field `<stored id>=<number>` of the tasks' hash. The record has BODY in its
+place, and the flag APART.
 
-A shard's meta names the version of its records in `layout`, and the hash of the ledger does. Only VERSION is read: a
-script rejects a shard of another one, a folder of another one is not opened.
+A shard's meta names the version of its records in `layout`, and the hash of the ledger does. Only VERSION is read. A
+script rejects a shard of another version, and a folder of another version is not opened.
 """
 
 from typing import TypeAlias
 
 VERSION = 5
 """Version of the records that are read and written. 0.1.0 had 4."""
+EARLIER = "upgrade it once with commit 9d900a4, as docs/how-to/deploy.md says"
+"""Way out of an earlier version: no import takes an export of 0.1.0."""
+LATER = "use the release that wrote it, or a later one"
+"""Way out of a later version, whose exports no import takes either."""
 
 Field: TypeAlias = "int | bytes | Part"
 PYTHON = {1: "B", 2: "H", 4: "I", 6: "HI"}
@@ -108,7 +115,7 @@ LENGTHS = Part(by=1, kind=1, group=1, notify=2, payload=4)
 REST = Part(origin=ORIGIN, policy=POLICY, lengths=LENGTHS)
 """The front of the rest."""
 BEGUN = Part(run=4, token=TOKEN, claimed=6, trigger=1, letter=1)
-OVER = Part(length=4, ended=6, letter=1)
+ENDED = Part(length=4, ended=6, letter=1)
 ENTRY = Part(letter=1, at=6, times=1, length=2)
 RUN = Part(run=4, fence=6, claimed=6, trigger=1, late=4)
 CHANGE = Part(due_before=6, due=6)
@@ -125,16 +132,16 @@ INSIDE = 1024
 """The largest payload, in bytes, that stays inside its record."""
 
 COUNTED, SUCCESSOR, CAME, COUNTS, OCCURRENCE, APART = 1, 2, 4, 16, 32, 128
-"""Flags: the payload is counted among its tenant's pending bytes (lua/modules/weights.lua); a successor waits; the
-origin of the record, two bits (0 created, 2 replaced, 3 debounced). COUNTS: its deadline was given as a duration, and
-counts from the due time. OCCURRENCE: it is of a schedule, which notes its end. APART: the payload is apart."""
+"""Flags. COUNTED: the payload counts among its tenant's bytes (lua/modules/tenant_bytes.lua). SUCCESSOR: a replacement
+waits. CAME: how the record came, two bits (0 created, 2 replaced, 3 debounced). COUNTS: the deadline was given as a
+duration, and counts from the due time. OCCURRENCE: a schedule notes its end. APART: the payload is apart."""
 
 NEVER = 253_402_300_799_999
 """Due time of what waits for something else than time: ledger/schedule.py's."""
 
 LETTERS = {
     "SCHEDULED": "s", "LEASE": "l", "FINISHED": "d", "DIED": "x", "CANCELLED": "c",
-    "BEGUN": "L", "HANDED": "V", "WORKED": "W", "OVER": "D",
+    "BEGUN": "L", "HANDED": "V", "WORKED": "W", "ENDED": "D",
 }  # fmt: skip
 """The status, and what a record has behind it, by the record's last byte."""
 OUTCOMES = {
@@ -146,6 +153,11 @@ ACTIONS = {
     "ADDED": "N", "REPLACED": "U", "DEBOUNCED": "O", "MOVED": "M", "REPLAYED": "P", "CANCELLED": "K",
 }  # fmt: skip
 """Action of a caller, in the log."""
+
+
+def way_out(version: int) -> str:
+    """The way out of another version."""
+    return LATER if version > VERSION else EARLIER
 
 
 def constants() -> dict[str, str]:
@@ -164,6 +176,7 @@ def constants() -> dict[str, str]:
         "ENTRY_TIMES": ENTRY.at("times"),
         "ENTRY_LENGTH": ENTRY.at("length"),
         "DUE_AT": FRONT.at("due") + 1,
+        "VERSION": VERSION,
         "SMALLEST": FRONT.size + REST.size + 1,
     }
     numbers |= {name: ord(letter) for name, letter in LETTERS.items()}

@@ -1,24 +1,19 @@
-"""Maintenance of a ledger in Redis: another number of shards for a queue, repair by records, rights of a login."""
+"""Maintenance of a ledger in Redis: another number of shards for a queue, and repair by records."""
 
-import re
 import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 from duecourse.base.batches import batched, cut
 from duecourse.base.times import Clock
 from duecourse.errors import InvalidInput, StoreMisused
-from duecourse.ledger import script_calls
-from duecourse.ledger.bells import BellEvent
 from duecourse.ledger.connect import Client
 from duecourse.ledger.keys import (
     FIELDS,
     as_fields,
-    ended_channel,
     keys_of,
     leaving_key,
     ledger_key,
@@ -29,13 +24,11 @@ from duecourse.ledger.keys import (
 from duecourse.ledger.layout import VERSION
 from duecourse.ledger.queue import QueueSettings, check_split
 from duecourse.ledger.record import UNREADABLE, body_field, unpack
-from duecourse.ledger.redis_bells import BellNames
 from duecourse.ledger.script_calls import RESHARDED, Scripts
 from duecourse.ledger.script_codec import MAX_PIECE_BYTES, Argument, tenants_of
 from duecourse.ledger.sharding import Sharding, by_shard
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Shard, Status, Task
-from duecourse.ledger.watched_keys import Watchlist
 
 # Scan of all tasks of a queue's shards, as they are, some perhaps twice.
 
@@ -118,9 +111,10 @@ class Scan:
 
 # Change of the number of a queue's shards.
 #
-# No other process may touch the queue meanwhile: its shards' meta has `<from>><to>#<who>`, and scripts reject each call
-# that does not give the same text. A task is put into its new shard before it is dropped from its old one, so that the
-# change may be killed at any point. The next run writes its own `who`, and puts again the tasks that were not dropped.
+# No other process may touch the queue meanwhile. So its shards' meta has `<from>><to>#<who>`, and scripts reject each
+# call that does not give the same text. The change may be killed at any point, for a task is put into its new shard
+# before it is dropped from its old one. The next run writes its own `who`, and puts again the tasks that were not
+# dropped.
 
 LOOK_S = 0.1
 FOREVER_MS = 10**15
@@ -129,7 +123,7 @@ SHOWN = 5
 
 @dataclass(eq=False)
 class Reshard:
-    """One change of one queue; `report` receives a line now and then, `wait` and `deaths` are as for the store.
+    """One change of one queue; `report` receives a line now and then, `wait` and `deaths` are as for a Ledger.
 
     Raises StoreMisused and StoreUnavailable.
     """
@@ -211,14 +205,16 @@ class Reshard:
     def _pause(self, patience_s: float) -> None:
         until = time.monotonic() + patience_s
         was = Sharding({self.queue: self._was})
-        store = Ledger(self.client, self.namespace, sharding=was, deaths=self.deaths)
+        ledger = Ledger(self.client, self.namespace, sharding=was, deaths=self.deaths)
         while leased := {shard: count for shard in self._shards if (count := self._close_one(shard, ""))}:
             if time.monotonic() >= until:
                 running = sum(leased.values())
-                self._give_up(f"{running} tasks of {self.queue} are leased: let them settle, or give a longer --wait")
-            self.report(f"paused; waiting for {sum(leased.values())} leases to end")
+                self._give_up(
+                    f"tasks of {self.queue} still run, {running} of them: let them end, or give a longer --wait"
+                )
+            self.report(f"{self.queue} is paused; tasks that still run: {sum(leased.values())}")
             for shard in leased:
-                store.sweep(shard, retention_ms=FOREVER_MS)  # takes back those that have lapsed
+                ledger.sweep(shard, retention_ms=FOREVER_MS)  # takes back those that have lapsed
             time.sleep(LOOK_S)
 
     def _close(self) -> None:
@@ -231,7 +227,7 @@ class Reshard:
         if ">" in recorded:
             self._refuse_another(recorded, self._was)
         elif shard.number < self._was and int(recorded) not in {self._was, self.to}:
-            raise StoreMisused(f"{self.queue} has {recorded} shards since another reshard ended: run this again")
+            raise StoreMisused(f"{self.queue} has {recorded} shards since another reshard ended: run the command again")
         leased, fence, paused, claimed_at = self._run("close", shard, (), (value,), recorded)[2:]
         self._fence = max(self._fence, fence)
         self._paused = self._paused or bool(paused)
@@ -241,7 +237,7 @@ class Reshard:
     def _give_up(self, why: str) -> NoReturn:
         """Open the shards as they were, unless tasks have moved already."""
         if self._has_moved():
-            raise StoreMisused(f"{why}; {self.queue} stays closed until this is run again")
+            raise StoreMisused(f"{why}; {self.queue} stays closed until the command is run again")
         self._claimed_at = 0  # their logs are as they were
         for shard in self._shards:
             self._reopen(shard, self._was, self._meta(shard) or str(self._was))
@@ -279,7 +275,9 @@ class Reshard:
         for sid, problem in self._scan.unreadable.items():
             self._give_up(f"the record of {sid} in {self.queue} cannot be read: {problem}")
         if meet:
-            self._give_up(f"ids that are in several groups would meet in one shard: {', '.join(meet[:SHOWN])}")
+            self._give_up(
+                f"tasks of different groups have the same id, and would meet in one shard: {', '.join(meet[:SHOWN])}"
+            )
         return len(seen)
 
     def _empty(self, shard: Shard) -> int:
@@ -434,85 +432,3 @@ class Mend:
         if answer == RESHARDED:
             raise StoreMisused(f"The number of shards of {shard.queue} is being changed: run this again after that")
         return int(answer[2])
-
-
-# Rights of a login: the line that makes a user with the commands, keys and channels of a ledger.
-#
-# The commands of the scripts are read in their texts; the others are those of this package's files.
-
-USER = "duecourse"
-CALLED = re.compile(r"\b(?:call|in_pieces)\('([A-Z]+)'")
-"""A command in a script's text."""
-SCRIPTS = ("eval", "evalsha")
-READS = ("eval_ro", "evalsha_ro")
-"""Commands that a server before 7.0 does not know: its ACL SETUSER rejects a line that names them."""
-LEDGER = (
-    "hexists", "hget", "hgetall", "hlen", "hmget", "hscan", "hset", "info", "ping", "sadd", "scan", "sismember",
-    "smembers", "srem", "zmscore", "zrange", "zrangebylex", "zscore",
-)  # fmt: skip
-"""Commands of functions, clients and `duecourse`, beside the scripts."""
-TRANSACTION = ("exec", "multi")
-"""Commands around the one that is sent as a transaction: what a reshard registers."""
-BELLS = ("exists", "get", "mget", "psubscribe", "publish", "role", "set", "smembers", "time")
-"""Commands of a bridge and of a tick that lingers."""
-WAITS = ("ping", "subscribe")
-"""Those of a client that waits for the ends of tasks."""
-EVENTS = ("subscribe",)
-"""Those to hear key events. CONFIG is not among them: it could set anything at the server."""
-REPLICAS = ("wait",)
-DATABASE = ("select",)
-CLUSTER = ("cluster|slots", "command")
-
-
-class Rights(NamedTuple):
-    """Rights of one login: of the whole product or of a bridge alone, with their server and settings."""
-
-    namespace: str = "duecourse"
-    bridge: bool = False
-    database: int = 0
-    events: bool = True
-    replicas: bool = False
-    cluster: bool = False
-    reads_apart: bool = True
-    """True for a server with EVALSHA_RO: Redis 7.0, and every Valkey."""
-
-    def line(self, password: str = "PASSWORD") -> str:  # noqa: S107 - a place for one
-        """The command for redis-cli; it replaces what the user could do before."""
-        words = (f"+{command}" for command in self.commands())
-        return " ".join(("ACL SETUSER", USER, "reset on", f">{password}", *self.keys(), *self.channels(), *words))
-
-    def commands(self) -> list[str]:
-        """Names of the commands, in order."""
-        works = not self.bridge
-        every = (
-            (True, BELLS),
-            (self.events, EVENTS),
-            (works, (*LEDGER, *WAITS, *TRANSACTION, *SCRIPTS, *script_commands())),
-            (works and self.reads_apart, READS),
-            (works and self.replicas, REPLICAS),
-            (self.database, DATABASE),
-            (self.cluster, CLUSTER),
-        )
-        return sorted({command for wanted, commands in every if wanted for command in commands})
-
-    def keys(self) -> list[str]:
-        """Patterns of the keys: for a bridge the bells and the set of shards alone."""
-        shards = shards_key(self.namespace)
-        if self.bridge:
-            return [f"~{self.namespace}:{{*}}:bell", f"~{shards}"]
-        return [f"~{self.namespace}:*", f"~{{{shards}}}:*"]
-
-    def channels(self) -> list[str]:
-        """Patterns of the channels: a server allows PSUBSCRIBE for what is written here alone."""
-        names = BellNames(self.namespace, self.database, Watchlist())
-        events = (names.events[what] for what in (BellEvent.EXPIRED, BellEvent.EVICTED)) if self.events else ()
-        ended = () if self.bridge else (ended_channel(self.namespace),)
-        return ["resetchannels", *(f"&{name}" for name in (names.every_head, *ended, *events))]
-
-
-@cache
-def script_commands() -> frozenset[str]:
-    """Commands that the scripts run."""
-    return frozenset(
-        name.lower() for verb in script_calls.verbs() for name in CALLED.findall(script_calls.script_text(verb))
-    )

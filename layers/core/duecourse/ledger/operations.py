@@ -19,7 +19,7 @@ from duecourse.ledger.task import DEFAULT_TENANT, Status, Task
 class KeyedTry:
     """One try of a request with a key: the first, or a later one after a fault or a crash.
 
-    `since` is the first instant (epoch ms) after the first try began, 0 in that try: what others added from then on may
+    `since` is the first instant (epoch ms) after the first try began, 0 in that try. What others added from then on may
     be newer than the request. Its own work is known by its marks. `seed` differs from that of every other request.
     `note` is what an earlier try kept by `keep`, which returns False where the request is another owner's by now.
     """
@@ -66,7 +66,7 @@ PRUNE = 500
 class RequestState(StrEnum):
     """State of a request before this begin."""
 
-    FRESH = "fresh"
+    NEW = "new"
     """Nobody began it: it is the caller's."""
     AGAIN = "again"
     """Another process began the request and failed: the caller has it now, and may find it done."""
@@ -76,7 +76,7 @@ class RequestState(StrEnum):
     """The request was answered."""
     OTHER = "other"
     """The key belongs to another request."""
-    OVER = "over"
+    OVER_QUOTA = "over_quota"
     """Nobody began it, and its tenant has used up what it may have kept."""
 
 
@@ -180,13 +180,13 @@ QUOTAS = {
     Reply.OVER_ADDS: "tenant_adds_per_minute",
     Reply.OVER_SCHEDULES: "tenant_max_schedules",
 }
-"""Quotas of a tenant, by what a store answers where one is used up."""
+"""Quotas of a tenant, by what the ledger answers where one is used up."""
 BEYOND = {
     Reply.BEYOND_PENDING: "tenant_max_pending",
     Reply.BEYOND_BYTES: "tenant_max_bytes",
     Reply.BEYOND_ADDS: "tenant_adds_per_minute",
 }
-"""Quotas of a tenant, by what a store answers where the whole of one is too little."""
+"""Quotas of a tenant, by what the ledger answers where the whole of one is too little."""
 
 
 class UniqueCondition(NamedTuple):
@@ -423,7 +423,7 @@ class Waited(NamedTuple):
     id: str
 
 
-class Endings(Protocol):
+class EndListener(Protocol):
     """Ends of tasks, heard by one thread; every verb but `wake` raises StoreUnavailable once it may miss some."""
 
     def hear(self, timeout_s: float) -> Sequence[Waited]:

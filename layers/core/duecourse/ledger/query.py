@@ -79,7 +79,7 @@ class QueryStatus:
 class Query(NamedTuple):
     """A poll's payload, and how old (ms) an answer may be that is as good as a new one.
 
-    `digest` makes the hash, in hexadecimal. Where the payload has credentials it takes a key: an id is no secret, and a
+    `digest` makes the hash, in hexadecimal. It takes a key where the payload has credentials, for an id is no secret. A
     password could be guessed from a hash that anyone can make.
     """
 

@@ -109,7 +109,7 @@ HEAD = Struct(f"{FRONT.format}{layout.ORIGIN.size}s{RULES.size}s{layout.LENGTHS.
 LENGTHS = Struct(">" + layout.LENGTHS.python)
 LENGTHS_AT = HEAD.size - LENGTHS.size
 BEGUN = Struct(">" + layout.BEGUN.python)
-OVER = Struct(">" + layout.OVER.python)
+ENDED = Struct(">" + layout.ENDED.python)
 BODY = Struct(">" + layout.BODY.python)
 VERSION = layout.VERSION
 
@@ -120,8 +120,8 @@ STATUSES = {
     ord(layout.LETTERS["DIED"]): Status.DEAD,
     ord(layout.LETTERS["CANCELLED"]): Status.CANCELLED,
 }
-LETTER_SCHEDULED, LETTER_BEGUN, LETTER_HANDED, LETTER_WORKED, LETTER_OVER, LETTER_LEASED = (
-    ord(layout.LETTERS[name]) for name in ("SCHEDULED", "BEGUN", "HANDED", "WORKED", "OVER", "LEASE")
+LETTER_SCHEDULED, LETTER_BEGUN, LETTER_HANDED, LETTER_WORKED, LETTER_ENDED, LETTER_LEASED = (
+    ord(layout.LETTERS[name]) for name in ("SCHEDULED", "BEGUN", "HANDED", "WORKED", "ENDED", "LEASE")
 )
 BEHIND = frozenset({LETTER_BEGUN, LETTER_HANDED, LETTER_WORKED})
 """Letters at the end of a lease behind a record."""
@@ -149,10 +149,10 @@ def lease_end(score: float | bytes | None) -> int:
 
 def pack_rest(task: NewTask, origin: bytes) -> bytes:
     """The rest of a fresh record; `origin` has 8 bytes. Raises InvalidInput where a field does not fit."""
-    by, payload, state = cut_by(task.by).encode(), task.payload.encode(), task.state.encode()
     kind, group, notify = task.kind.encode(), task.group.encode(), task.notify.encode()
+    payload, state = task.payload.encode(), task.state.encode()
     try:
-        rules = pack_policy(task.retry)
+        rules, by = pack_policy(task.retry), cut_by(task.by).encode()
         head = REST.pack(origin, rules, len(by), len(kind), len(group), len(notify), len(payload))
         tail = len(state).to_bytes(2) + state + bytes(6) if state else b""
         return b"".join((head, by, kind, group, notify, payload, tail))
@@ -197,7 +197,7 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: b
 
     `body` is its payload if apart from the record. Raises one of UNREADABLE.
     """
-    if data[-1] == LETTER_OVER:
+    if data[-1] == LETTER_ENDED:
         return _unpack_over(queue, sid, data, body)
     (
         version, flags, _, entries, trigger, run, attempt, due_high, due, created_high, created,
@@ -266,8 +266,8 @@ def _handed(data: bytes, letter: int, end: int) -> tuple[int, str, str]:
 
 
 def _unpack_over(queue: str, sid: str, data: bytes, body: bytes | None) -> Task:
-    size, high, low, _ = OVER.unpack_from(data, len(data) - OVER.size)
-    at = len(data) - OVER.size - size
+    size, high, low, _ = ENDED.unpack_from(data, len(data) - ENDED.size)
+    at = len(data) - ENDED.size - size
     begun = data[: max(0, at)]
     if begun[-1] not in (LETTER_BEGUN, LETTER_WORKED):
         raise ValueError("an end without a lease")
@@ -275,7 +275,7 @@ def _unpack_over(queue: str, sid: str, data: bytes, body: bytes | None) -> Task:
     late = min(max(task.claimed_at - task.due_at, 0), MOST_LATE_MS)
     run = Run(task.run, task.fence, task.claimed_at, high << 32 | low, "done", "", task.trigger, late)
     log, forgotten = extend_log(task.log, task.forgotten, run)
-    result = data[at : -OVER.size].decode()
+    result = data[at : -ENDED.size].decode()
     return replace(task, status=Status.DONE, result_json=result, log=log, forgotten=forgotten, delivery="")
 
 

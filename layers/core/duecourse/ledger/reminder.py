@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, fields, replace
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -67,22 +67,90 @@ class Recipient:
         return given if self.auth else {name: value for name, value in given.items() if name != "auth"}
 
 
-class Reminder(NamedTuple):
-    """A reminder as asked for: `starts_at` in epoch ms, `leads_ms` how long before it each message goes out.
+@value
+class AnyReminder:
+    """Fields of a reminder, of one start or of a series: templates, lead times and recipients.
 
     `subject`, `message` and `html` are templates; "" for what is not given. `data` is for them to speak of. `fields`
     names each recipient's field in the request, for errors.
+
+    A described field is one of requests and of the client, and can be changed. To add a field, add it here, or to
+    Series where it goes with a rule, with About if callers see it, and to KEPT or `_payload`. A field of each message
+    belongs to CONTENT. Its form and its place in ADDED and CHANGED are in `reminders/http.py`. Then `make reference`.
     """
 
     id: str
-    subject: str
-    starts_at: int
-    leads_ms: tuple[int, ...]
-    recipients: tuple[Recipient, ...]
-    message: str = ""
-    html: str = ""
-    data: Json = None
+    subject: Annotated[
+        str,
+        About(
+            "Template of the subject.",
+            asked="Template of the subject: one line, at most 200 characters when rendered. Other "
+            "templates read it as `subject`.",
+            example="Stand-up",
+            tried="Stand-up in {{ lead }}",
+        ),
+    ]
+    leads_ms: Annotated[
+        tuple[int, ...],
+        About(
+            "Lead times before each start.",
+            asked="Lead times before the start, at least PT1S each. Each sends one message to each channel of"
+            " each recipient; one that has passed sends at once.",
+            name="remind_before",
+            low=MIN_LEAD_MS,
+            high=MAX_DURATION_MS,
+            example=["PT5M"],
+            tried=["P1D", "PT5M"],
+        ),
+    ]
+    recipients: Annotated[
+        tuple[Recipient, ...],
+        About(
+            "Recipients, one for each channel.",
+            asked="Recipients; the reminder may have at most DUECOURSE_REMINDER_MESSAGES (100) messages in all.",
+            changed="Recipients, in place of all there are.",
+        ),
+    ]
+    message: Annotated[
+        str,
+        About(
+            "Template of the text.",
+            asked="Template of the text. Default: the text of `html`, or a sentence with the subject and the start.",
+            example="",
+            tried="{{ recipient.name }}, {{ subject }} is at {{ starts_at.time }}.",
+        ),
+    ] = ""
+    html: Annotated[
+        str,
+        About(
+            "Template of the HTML part.",
+            asked="Template of the HTML part of an e-mail; inserted values are escaped. Default: the e-mail "
+            "is plain text.",
+            example="",
+            tried="<p>{{ subject }} is at <b>{{ starts_at.time }}</b>.</p>",
+        ),
+    ] = ""
+    data: Annotated[
+        Json,
+        About(
+            "Data for the templates.",
+            asked="Data for the templates, which read it as `data`; at most 16 KiB of JSON.",
+            changed="Data for the templates, in place of what there is.",
+            example={},
+            tried={"room": "4"},
+        ),
+    ] = None
     fields: tuple[str, ...] = ()
+
+
+@value
+class Reminder(AnyReminder):
+    """A reminder of one start (epoch ms), as asked for."""
+
+    starts_at: int = field(kw_only=True)
+
+    def __repr__(self) -> str:
+        return brief(self, "id", "starts_at")
 
     @property
     def content(self) -> dict[str, Json]:
@@ -192,80 +260,15 @@ RULE_TEXTS = {
 
 
 @value
-class Series:
-    """A reminder that comes again, as asked for; its fields are those of Reminder, and the rule of its starts.
+class Series(AnyReminder):
+    """A reminder that comes again, as asked for, by the rule of its starts.
 
     A recipient whose time zone is "" has that of the rule. `limit` is the number of starts, counted from the rule's
     first; None for no limit. `since` is when it was last changed (epoch ms), another one with each change. A lead time
     that had passed by then is not made up for, but of the start `first`.
-
-    A described field is one of requests and of the client, and can be changed. To add a field, add it here, with About
-    if callers see it, to Reminder, and to KEPT or `_payload`. Its form and its place in ADDED and CHANGED are in
-    `reminders/http.py`. Then `make reference`.
     """
 
-    id: str
-    rule: Rule
-    subject: Annotated[
-        str,
-        About(
-            "Template of the subject.",
-            asked="Template of the subject: one line, at most 200 characters when rendered. Other "
-            "templates read it as `subject`.",
-            example="Stand-up",
-            tried="Stand-up in {{ lead }}",
-        ),
-    ]
-    leads_ms: Annotated[
-        tuple[int, ...],
-        About(
-            "Lead times before each start.",
-            asked="Lead times before the start, at least PT1S each. Each sends one message to each channel of"
-            " each recipient; one that has passed sends at once.",
-            name="remind_before",
-            low=MIN_LEAD_MS,
-            high=MAX_DURATION_MS,
-            example=["PT5M"],
-            tried=["P1D", "PT5M"],
-        ),
-    ]
-    recipients: Annotated[
-        tuple[Recipient, ...],
-        About(
-            "Recipients, one for each channel.",
-            asked="Recipients; the reminder may have at most DUECOURSE_REMINDER_MESSAGES (100) messages in all.",
-            changed="Recipients, in place of all there are.",
-        ),
-    ]
-    message: Annotated[
-        str,
-        About(
-            "Template of the text.",
-            asked="Template of the text. Default: the text of `html`, or a sentence with the subject and the start.",
-            example="",
-            tried="{{ recipient.name }}, {{ subject }} is at {{ starts_at.time }}.",
-        ),
-    ] = ""
-    html: Annotated[
-        str,
-        About(
-            "Template of the HTML part.",
-            asked="Template of the HTML part of an e-mail; inserted values are escaped. Default: the e-mail "
-            "is plain text.",
-            example="",
-            tried="<p>{{ subject }} is at <b>{{ starts_at.time }}</b>.</p>",
-        ),
-    ] = ""
-    data: Annotated[
-        Json,
-        About(
-            "Data for the templates.",
-            asked="Data for the templates, which read it as `data`; at most 16 KiB of JSON.",
-            changed="Data for the templates, in place of what there is.",
-            example={},
-            tried={"room": "4"},
-        ),
-    ] = None
+    rule: Rule = field(kw_only=True)
     limit: Annotated[
         int | None,
         About(
@@ -279,7 +282,6 @@ class Series:
     ] = None
     since: int = 0
     first: int = 0
-    fields: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return brief(self, "id", "rule")
@@ -292,7 +294,7 @@ class Series:
             people = tuple(Recipient(**one) for one in found["recipients"])
             rule = replace(schedule.rule, until=found["until"])
             kept = {name: found[name] for name in KEPT}
-            return cls(schedule.id, rule, recipients=people, leads_ms=tuple(found["leads_ms"]), **kept)
+            return cls(schedule.id, rule=rule, recipients=people, leads_ms=tuple(found["leads_ms"]), **kept)
         except (ValueError, LookupError, TypeError) as error:
             raise TaskDamaged(f"the record of reminder {schedule.id} cannot be read: {error}") from error
 
@@ -330,17 +332,10 @@ class Series:
     def reminder(self, nominal: int, starts_at: int) -> Reminder:
         """The reminder of one start, with all its lead times; `starts_at` is another one where it is moved."""
         zone = self.rule.time_zone
-        return Reminder(
-            id=occurrence_id(self.id, nominal),
-            subject=self.subject,
-            starts_at=starts_at,
-            leads_ms=self.leads_ms,
-            recipients=tuple(one if one.time_zone else replace(one, time_zone=zone) for one in self.recipients),
-            message=self.message,
-            html=self.html,
-            data=self.data,
-            fields=self.fields,
-        )
+        recipients = tuple(one if one.time_zone else replace(one, time_zone=zone) for one in self.recipients)
+        asked = {one.name: getattr(self, one.name) for one in fields(AnyReminder)}
+        named = {"id": occurrence_id(self.id, nominal), "recipients": recipients, "starts_at": starts_at}
+        return Reminder(**asked | named)
 
     def leads_of(self, nominal: int) -> tuple[int, ...]:
         """Lead times of a start that its messages are added for."""

@@ -28,6 +28,7 @@ from duecourse.ledger.connect import (
     refresh_slots,
 )
 from duecourse.ledger.keys import FIXED, Keys
+from duecourse.ledger.layout import EARLIER, LATER
 from duecourse.ledger.script_codec import Argument
 
 if TYPE_CHECKING:
@@ -127,19 +128,19 @@ def _linked(verb: str) -> "Linked":
 
 # The verbs' scripts on a client: keys and arguments, repeats after a lost reply, and the meaning of Redis's errors.
 
-log = logging.getLogger("duecourse.store")
+log = logging.getLogger("duecourse.ledger")
 
 T = TypeVar("T")
 Request: TypeAlias = tuple[int, Sequence[Argument]]
 """Everything that a script gets, keys first, and in front the number of its keys; behind them `Scripts.clock`, where it
 is not one of READS."""
 
-READS = frozenset({"coming", "outlook", "own", "page", "schedules", "show", "stats", "throttle"})
+READS = frozenset({"coming_kinds", "outlook", "page", "schedules", "show", "stats", "tenant_stats", "throttle"})
 """Verbs that write nothing; any other gets the clock as its first argument, and is valid for a time."""
 ONCE = frozenset({"bulk", "cancel", "claim", "replay", "unschedule"})
 """Verbs that are not sent again after a lost reply: run twice, they would lease or report something else. What a lost
 claim leased is found by its nonces (regain.lua)."""
-NOT_UNIQUE, UNREGISTERED, OVERRIDDEN, RESHARDED, OTHER_VERSION = -7, -8, -9, -10, -20
+NOT_UNIQUE, UNREGISTERED, OVERRIDDEN, RESHARDED, EARLIER_VERSION, LATER_VERSION = -7, -8, -9, -10, -20, -21
 
 CODE = re.compile(r"(?:^|-)(OOM|READONLY|MISCONF|NOREPLICAS|BUSY|LATE) ")
 """Code of an error that has no type of its own: inside a script, up to 6.2, and LATE, which is of values.lua."""
@@ -219,8 +220,10 @@ def _is(error: Exception, kind: type[Exception], code: str) -> bool:
 
 def check_version(answer: T) -> T:
     """The answer of a script. Raises OtherVersion where its ledger's records are of another version."""
-    if answer == OTHER_VERSION:
-        raise OtherVersion
+    if answer == EARLIER_VERSION:
+        raise OtherVersion(f"The ledger is of an earlier version: {EARLIER}")
+    if answer == LATER_VERSION:
+        raise OtherVersion(f"The ledger is of a later version: {LATER}")
     return answer
 
 
@@ -251,12 +254,13 @@ class Scripts:
 
     def request(self, keys: Keys, tenants: Iterable[str], arguments: Sequence[Argument], shards: int | str) -> Request:
         """Everything that a verb's script gets on one shard, of a queue of so many shards."""
-        declared = (*keys.fixed, *map(keys.due, tenants))
-        return len(declared), (*declared, self.clock(), keys.head, shards, *arguments)
+        clock, declared = self.clock(), (*keys.fixed, *map(keys.due, tenants))
+        return len(declared), (*declared, clock, keys.head, shards, *arguments)
 
     def evaluate(self, name: str, request: Request, *, replicas: int = 0) -> Any:
         """Answer of one script; with `replicas`, once so many have its writes."""
-        return check_version(self.call(lambda: self._send(load(name), request, replicas), again=name not in ONCE))
+        answer = self.call(lambda: self._send(load(name), request, replicas), again=name not in ONCE)
+        return check_version(answer) if isinstance(answer, int) else answer
 
     def confirm(self, key: str, replicas: int) -> None:
         """Return once so many replicas have all that was written to the server of this hash until now."""

@@ -16,7 +16,6 @@ from duecourse.ledger.operations import (
     Move,
     Reply,
     Settled,
-    UniqueCondition,
     Version,
 )
 from duecourse.ledger.queue import DEFAULT_PRIORITY
@@ -24,6 +23,7 @@ from duecourse.ledger.record import (
     ENDING_CODES,
     TRIGGER_CODES,
     UNREADABLE,
+    origin,
     pack_policy,
     pack_rest,
     pack_token,
@@ -68,17 +68,18 @@ def tenants_of(items: Iterable[NewTask | Task | Settlement | Lease]) -> list[str
     return list({item.tenant: None for item in items})
 
 
-def pack_new_task(task: NewTask, origin: bytes) -> tuple[Argument, ...]:
-    """A task as add.lua takes it; `origin` is as in record.py."""
-    return (
-        stored_id(task.tenant, task.id),
-        _mode(task),
-        _instant(task.due_at, task.delay_ms),
-        _deadline(task),
-        task.max_wait_ms,
-        task.group,
-        pack_rest(task, origin),
-    )
+class PackedTask(NamedTuple):
+    """A new task, and its arguments of add.lua: stored id, mode, due time, deadline, longest wait, group, record."""
+
+    task: NewTask
+    arguments: tuple[str, str, str, str, int, str, bytes]
+
+
+def pack_new_task(task: NewTask, call: bytes, place: int, *, is_keyed: bool = False) -> PackedTask:
+    """A task as add.lua takes it; `call`, and the task's place in it, are those of `origin` in record.py."""
+    mode, due, deadline = _mode(task), _instant(task.due_at, task.delay_ms), _deadline(task)
+    sid, rest = stored_id(task.tenant, task.id), pack_rest(task, origin(call, place, is_keyed=is_keyed))
+    return PackedTask(task, (sid, mode, due, deadline, task.max_wait_ms, task.group, rest))
 
 
 def _mode(task: NewTask) -> str:
@@ -96,13 +97,6 @@ def _deadline(task: NewTask) -> str:
     if task.deadline_at is None and task.deadline_ms is None:
         return ""
     return _instant(task.deadline_at, task.deadline_ms or 0)
-
-
-def pack_unique_condition(tenant: str, condition: UniqueCondition | None, since: int = 0) -> tuple[Argument, ...]:
-    """A condition on an add as add.lua takes it; without one, the instant since which its tasks may have been added."""
-    if not condition:
-        return "", since
-    return f"{tenant}/{condition.group}", condition.since
 
 
 def pack_completion_options(*, deaths: bool) -> tuple[Argument, ...]:
@@ -179,7 +173,7 @@ def pack_version(seen: Version | None) -> str:
 
 # Answers of the Lua scripts as the domain's values; of the longest, each place has a name, in the order of RETURNS.
 
-log = logging.getLogger("duecourse.store")
+log = logging.getLogger("duecourse.ledger")
 
 REPLIES = {
     1: Reply.CREATED,
@@ -262,16 +256,15 @@ def unpack_replies(answer: Any) -> list[Reply]:
     return [REPLIES[code] for code in codes]
 
 
-def unpack_add_replies(tasks: Sequence[NewTask], answer: Any) -> list[AddReply]:
+def unpack_add_replies(packed: Sequence[PackedTask], answer: Any) -> list[AddReply]:
     """Replies of add.lua to the first of the tasks, as many as its bounds allowed; with their records if echoed."""
     _, _, codes, records, bodies, *waits = answer
-    tasks, wait_ms = tasks[: len(codes)], sum(waits)
+    packed, wait_ms = packed[: len(codes)], sum(waits)
     if not records:
-        return [AddReply(task.id, REPLIES[code], None, wait_ms) for task, code in zip(tasks, codes, strict=True)]
+        return [AddReply(one.task.id, REPLIES[code], None, wait_ms) for one, code in zip(packed, codes, strict=True)]
     apart, replies = _by_place(bodies), []
-    for place, (task, code, data) in enumerate(zip(tasks, codes, records, strict=True), 1):
-        sid = stored_id(task.tenant, task.id)
-        echoed = unpack_or_log(task.queue, sid, data, body=apart.get(place)) if data else None
+    for place, ((task, arguments), code, data) in enumerate(zip(packed, codes, records, strict=True), 1):
+        echoed = unpack_or_log(task.queue, arguments[0], data, body=apart.get(place)) if data else None
         replies.append(AddReply(task.id, REPLIES[code], echoed, wait_ms))
     return replies
 

@@ -18,7 +18,7 @@ from duecourse.ledger.script_calls import Scripts
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, Shard
 
-log = logging.getLogger("duecourse.store")
+log = logging.getLogger("duecourse.ledger")
 
 KEPT_S = 60.0
 """Time for which a process takes for granted that a shard is registered: a failover may lose that."""
@@ -51,7 +51,7 @@ class ShardRegistry:
         self._key, self._leaving = keys.shards_key(namespace), keys.leaving_key(namespace)
         self._wait = wait
         self.max_queues = max_queues
-        self._known: set[str] = set()
+        self._known: dict[str, int] = {}
         self._counts: dict[str, set[int]] = {}
         self._seen: dict[Shard, tuple[float, int]] = {}
         self._met: dict[Shard, float] = {}
@@ -74,21 +74,23 @@ class ShardRegistry:
             log.warning("the record of shards is away: the %d that it had last are looked at", len(self._members))
         return self._members
 
-    def check(self, queue: str) -> None:
-        """Return if the queue has as many shards as the settings say; looked up once. Raises WrongShards."""
+    def check(self, queue: str) -> int:
+        """Number of a queue's shards by the settings. Raises WrongShards where the record, read once, has another."""
         if queue in self._known:
-            return
-        is_other = bool(self._counts.get(queue, set()) - {self._sharding.count(queue)})
+            return self._known[queue]
+        expected = self._sharding.count(queue)
+        is_other = bool(self._counts.get(queue, set()) - {expected})
         if is_other or time.monotonic() > self._trusted_until:
             try:
                 self._read()
             except StoreUnavailable:
                 if not self._scripts.in_cluster:
                     raise
-                return  # the record's node is away: the shard's own says the same, and rejects another number
+                return expected  # the record's node is away: the shard's own says the same, and rejects another number
         for count in self._counts.get(queue, ()):
             self._compare(queue, str(count))
-        self._known.add(queue)
+        self._known[queue] = expected
+        return expected
 
     def compare(self, queue: str, count: bytes | None) -> None:
         """Return if a shard's meta has the right number of shards, or none. Raises as `refuse`."""
@@ -179,7 +181,7 @@ class ShardRegistry:
         """Make a step of the search for shards with tasks that are not registered, if one is due, and register them.
 
         A failover may lose the record, which is on a node of its own. The search goes over all keys of each node, and
-        then from the first again; a node that does not answer is left for another time.
+        then from the first again. A node that does not answer is left for another time.
         """
         if time.monotonic() - self._searched_at < SEARCH_S:
             return

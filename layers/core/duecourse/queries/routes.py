@@ -11,8 +11,9 @@ from pydantic import BeforeValidator
 from duecourse.api import problems
 from duecourse.api.authorization import Role
 from duecourse.api.request import app, current_request, request_source, tenant
-from duecourse.api.router import answer, count_added, described, needs, problem_response, rejects
+from duecourse.api.router import answer, described, needs, problem_response, rejects
 from duecourse.base.masking import masked_error
+from duecourse.base.metrics import AddedLine, measure
 from duecourse.errors import BeyondQuota, QueryFailed, QueryNotFound, QuotaExceeded
 from duecourse.ledger.query import QueryState
 from duecourse.queries.http import ANSWERED, PROCESSING, AskQuery, QueryId, QueryView, show_query
@@ -42,7 +43,7 @@ def query(body: AskQuery) -> Response[Any]:
         .queries.with_source(request_source())
         .ask(body.query(), current_request().remaining_ms, tenant(), current_request().keyed)
     )
-    count_added(int(result.created))
+    measure(AddedLine(Added=int(result.created)))
     seen = result.status
     if seen.status is QueryState.FAILED:
         return problem_response(problems.problem_of(QueryFailed(seen.id, seen.queue, masked_error(seen.error))))

@@ -14,8 +14,8 @@ from duecourse.ledger.operations import FORGET_MS, PATIENCE_MS, KeyedTry, Move, 
 from duecourse.ledger.query import KIND, KNOWN, LEAST_INTERVAL_MS, Known, Query, QueryState, QueryStatus, queue_of
 from duecourse.ledger.queue import QueueChanges
 from duecourse.ledger.task import DEFAULT_TENANT, ORIGINS, Change, NewTask, Settlement, Status, Task
-from duecourse.tasks.kinds import UrlPolicy, check_url, known_headers
-from duecourse.tasks.verbs import check_interval, require_room
+from duecourse.tasks.kinds import UrlPolicy, check_interval, check_url, known_headers
+from duecourse.tasks.verbs import require_room
 
 if TYPE_CHECKING:
     from duecourse.ledger.store.ledger import Ledger
@@ -63,7 +63,7 @@ class Queries:
 
     def __init__(
         self,
-        store: "Ledger",
+        ledger: "Ledger",
         results: Results | None,
         call: Callable[[Task, int], Settlement],
         limits: QueryLimits,
@@ -72,7 +72,7 @@ class Queries:
         by: str = "http",
         results_named: Callable[[], Results | None] = lambda: None,
     ) -> None:
-        self._store = store
+        self._ledger = ledger
         self._results = results
         self._call = call
         self._limits = limits
@@ -97,8 +97,8 @@ class Queries:
     ) -> AskResult:
         """Answer a query: from a known answer that is young enough, else by one call now, within the time left.
 
-        A query in progress is not called again; a caller whom the known answer satisfies gets it all the same. To a
-        repeat of a request with a key, the query of its first try is its own, and a later one is as good, however it
+        A query in progress is not called again; a caller whom the known answer satisfies gets it all the same. A repeat
+        of a request with a key takes the query of its first try for its own. A later query is as good, however it
         ended.
 
         Raises InvalidInput where no call may go, QuotaExceeded, StoreUnavailable and ResultsUnavailable.
@@ -123,7 +123,7 @@ class Queries:
         new_task = query.task(tenant, found.known if found and self._results is None else None, self._by)
         # None is added where another request was quicker: the task that it made is this query's too.
         unique, mark = UniqueCondition(new_task.group, task.generation if task else 0), keyed.mark() if keyed else b""
-        added = self._store.add(self._seals.sealed([new_task]), unique=unique, mark=mark)
+        added = self._ledger.add(self._seals.sealed([new_task]), unique=unique, mark=mark)
         require_room(added, "body")
         if added:
             self._try(new_task, remaining_ms())
@@ -139,7 +139,7 @@ class Queries:
 
     def _is_young(self, known: Known, max_age_ms: int) -> bool:
         # A clock that was set back must not keep an answer young until it has caught up.
-        return abs(self._store.now() - known.fetched_at) < max_age_ms
+        return abs(self._ledger.now() - known.fetched_at) < max_age_ms
 
     def _limit(self, queue: str, tenant: str) -> None:
         """Bound a host's calls if nobody has set its queue; an operator's settings stay.
@@ -149,7 +149,7 @@ class Queries:
         now = time.time()  # not the monotonic clock, which stands still while a process is frozen
         if abs(now - self._remembered.get(queue, 0)) < REMEMBERED_S:
             return
-        self._store.configure(queue, self._limits.of_host(queue), default=True, tenant=tenant)
+        self._ledger.configure(queue, self._limits.of_host(queue), default=True, tenant=tenant)
         if len(self._remembered) >= MAX_REMEMBERED_QUEUES:
             self._remembered.clear()
         self._remembered[queue] = now
@@ -159,32 +159,32 @@ class Queries:
         lease_ms, left_ms = remaining_ms + GRACE_MS, remaining_ms - RESERVE_MS
         bound = self._limits.of_tenant if new_task.tenant != DEFAULT_TENANT else 0
         entry = (
-            self._store.in_flight().admit(new_task.tenant, new_task.id, bound, lease_ms)
+            self._ledger.in_flight().admit(new_task.tenant, new_task.id, bound, lease_ms)
             if bound and left_ms > 0
             else ""
         )
         was_called = left_ms > 0 and bool(entry or not bound) and self._take(new_task, lease_ms, left_ms)
         if entry:
             with suppress(StoreUnavailable, StoreMisused):  # it ends by itself
-                self._store.in_flight().dismiss(new_task.tenant, entry)
+                self._ledger.in_flight().dismiss(new_task.tenant, entry)
         if not was_called:
-            self._store.move(new_task.queue, [Move(new_task.id, by=self._by)], new_task.tenant, group=new_task.group)
+            self._ledger.move(new_task.queue, [Move(new_task.id, by=self._by)], new_task.tenant, group=new_task.group)
 
     def _take(self, new_task: NewTask, lease_ms: int, left_ms: int) -> bool:
         """Call if the host's limit allows it."""
         id, queue, group = new_task.id, new_task.queue, new_task.group
-        task = self._store.take(queue, id, new_task.tenant, lease_ms=lease_ms, group=group)
+        task = self._ledger.take(queue, id, new_task.tenant, lease_ms=lease_ms, group=group)
         if task is None:
             return False
-        self._store.settle(self._store.shard_of(queue, id, group), [self._call(task, left_ms)])
+        self._ledger.settle(self._ledger.shard_of(queue, id, group), [self._call(task, left_ms)])
         return True
 
     def _confirm(self, task: Task) -> None:
-        self._store.confirm(self._store.shard_of(task.queue, task.id, task.group))
+        self._ledger.confirm(self._ledger.shard_of(task.queue, task.id, task.group))
 
     def _look(self, id: str, tenant: str) -> tuple[Task | None, QueryStatus | None]:
         queue = queue_of(id)
-        task = self._store.get(queue, id, tenant)
+        task = self._ledger.get(queue, id, tenant)
         is_away = bool(task and task.status is Status.DONE and not (task.result_json or self._results))
         results = self._results_named() if is_away else self._results
         known = self._known(task, results.get(queue, id, tenant) if results else None)

@@ -2,8 +2,8 @@
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Collection, Iterable
-from typing import Annotated, Any, Literal, NotRequired, Self, cast
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic_core.core_schema import CoreSchema, no_info_before_validator_function
 from typing_extensions import TypedDict
 
-from duecourse.api.derived_models import ApiField, Derived, Form, api_fields, with_fields
+from duecourse.api.derived_models import Change, Form, api_fields, changed, show_fields, shown, with_fields
 from duecourse.api.fields import (
     DeadlineField,
     Duration,
@@ -298,8 +298,8 @@ def _object(rate: Any) -> Any:
 RateField = Annotated[Rate, RateText()]
 
 
-def _read_rate(asked: Rate) -> queue_values.Rate:
-    return queue_values.Rate(asked.count, asked.per)
+def _read_rate(asked: Rate | None) -> queue_values.Rate | None:
+    return None if asked is None else queue_values.Rate(asked.count, asked.per)
 
 
 class RateView(TypedDict):
@@ -313,26 +313,27 @@ def _show_rate(rate: queue_values.Rate) -> RateView:
     return {"count": rate.most, "per": format_duration(rate.per_ms)}
 
 
-FIELDS = list(api_fields(QueueSettings, rate=Form(RateField, RateView, _read_rate, _show_rate)).values())
+_SETTINGS = api_fields(QueueSettings, rate=Form(RateField, RateView, _read_rate, _show_rate)).values()
+FIELDS = [one._replace(form=one.form._replace(unset=None, shows_null=True)) for one in _SETTINGS]
+"""Settings: a change restores the default by null, and an answer has null where that is the value."""
 LIMIT_FIELDS = [one for one in FIELDS if one.plain in LIMITS]
 
 
 _CREATE = Field(False, description="Make the queue if it does not exist; otherwise that is 404. Default: false.")
 
 
-@with_fields(
-    {one.name: (one.form.asked | None, Field(None, description=one.plain.about.shown)) for one in FIELDS}
-    | {"create": (StrictBool, _CREATE)}
-)
-class SetQueue(Derived):
+@with_fields(changed(FIELDS) | {"create": (StrictBool, _CREATE)})
+class SetQueue(Change):
     """Body of `PATCH /queues/{queue}`: given fields change, null restores the default, other fields stay."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"max_running": 20, "create": True}]})
 
+    if TYPE_CHECKING:
+        create: bool
+
     def changes(self) -> QueueChanges:
         """Given fields, in the domain's words."""
-        given = {one: getattr(self, one.name) for one in FIELDS if one.name in self.model_fields_set}
-        return {one.plain.field: None if asked is None else one.form.read(asked) for one, asked in given.items()}
+        return self.read_given(FIELDS)
 
 
 class ReplayDead(Strict):
@@ -366,16 +367,8 @@ class ReplayDead(Strict):
         return Replay(self.limit, self.kind or "", count, per_ms, self.dry_run, error, start_ms, after)
 
 
-def _shown_type(one: ApiField) -> Any:
-    """Type and description of a setting in an answer, where null is a value."""
-    kind: Any = one.form.shown
-    return Annotated[
-        kind | None if one.plain.default is None else kind, about(one.plain.about.shown, one.plain.default)
-    ]
-
-
-LimitsView = TypedDict("LimitsView", {one.name: _shown_type(one) for one in LIMIT_FIELDS})  # type: ignore[misc]
-SettingsView = TypedDict("SettingsView", {one.name: _shown_type(one) for one in FIELDS})  # type: ignore[misc]
+LimitsView = TypedDict("LimitsView", shown(LIMIT_FIELDS))  # type: ignore[misc]
+SettingsView = TypedDict("SettingsView", shown(FIELDS))  # type: ignore[misc]
 
 
 class ShardLimitsView(LimitsView):
@@ -496,9 +489,9 @@ def show_queue(seen: QueueStatus) -> QueueView:
     """A queue in the words of the HTTP API; `split` says which shard has which part."""
     view: Any = {
         "queue": seen.name,
-        **_shown(seen.settings, FIELDS),
+        **show_fields(FIELDS, seen.settings),
         "split": [
-            {**_shown(part.settings, LIMIT_FIELDS), "shard": part.number, "running": part.running}
+            {**show_fields(LIMIT_FIELDS, part.settings), "shard": part.number, "running": part.running}
             for part in seen.shards
         ],
         "tasks": {"scheduled": seen.scheduled, "leased": seen.running, "done": seen.done, "dead": seen.dead},
@@ -518,12 +511,7 @@ def show_queue(seen: QueueStatus) -> QueueView:
 
 def show_settings(settings: QueueSettings) -> SettingsView:
     """Settings of a queue in the words of the HTTP API."""
-    return cast(SettingsView, _shown(settings, FIELDS))
-
-
-def _shown(settings: QueueSettings, chosen: Iterable[ApiField]) -> Any:
-    found = ((one, getattr(settings, one.plain.field)) for one in chosen)
-    return {one.name: None if value is None else one.form.show(value) for one, value in found}
+    return cast(SettingsView, show_fields(FIELDS, settings))
 
 
 def _duration(ms: int | None) -> str | None:

@@ -71,10 +71,10 @@ def list_dead(
     limit: Annotated[http.DeadLimit, Query(description="Maximum number of tasks to look at.")] = DEFAULT_BULK,
 ) -> http.DeadAnswer:
     """Show the dead tasks of a queue by their errors: number, kind, first and last death, and an example."""
-    store = app().store
-    wanted = Deaths(kind or "", group or "", error or "", tasks_http.since_at(since, store.now), limit)
+    ledger = app().ledger
+    wanted = Deaths(kind or "", group or "", error or "", tasks_http.since_at(since, ledger.now), limit)
     return http.show_dead(
-        group_deaths(store.deaths(queue, wanted, http.start_of_bulk(cursor, (Status.DEAD,)), tenant()))
+        group_deaths(ledger.deaths(queue, wanted, http.start_of_bulk(cursor, (Status.DEAD,)), tenant()))
     )
 
 

@@ -37,8 +37,8 @@ MAX_SHARDS = 2_000
 class Queues:
     """The verbs on queues."""
 
-    def __init__(self, store: "Ledger") -> None:
-        self._store = store
+    def __init__(self, ledger: "Ledger") -> None:
+        self._ledger = ledger
 
     def every(self, tenant: str | None = None) -> list[QueueStatus]:
         """All queues that were ever added to or set, by name. Raises StoreUnavailable.
@@ -66,13 +66,13 @@ class Queues:
 
         Raises QueueNotFound where `every` would not show it, and StoreUnavailable.
         """
-        shards = [shard for shard in self._store.shards() if shard.queue == queue]
+        shards = [shard for shard in self._ledger.shards() if shard.queue == queue]
         stats = [_known(one) for one in self._stats(shards, tenant)]
         if not shards or _is_foreign(stats, tenant):
             raise QueueNotFound(queue, self._near(queue, tenant))
-        [settings], late = self._store.settings_of([queue]), self._lateness(shards, tenant)
+        [settings], late = self._ledger.settings_of([queue]), self._lateness(shards, tenant)
         seen = _view(queue, settings, shards, stats, late)
-        return replace(seen, dead_by_tenant=self._store.dead_by_tenant(shards)) if owners else seen
+        return replace(seen, dead_by_tenant=self._ledger.dead_by_tenant(shards)) if owners else seen
 
     def configure(
         self, queue: str, changes: QueueChanges, *, create: bool = False, keyed: KeyedTry | None = None
@@ -82,24 +82,24 @@ class Queues:
         A repeat of a request with a key changes nothing twice. Raises QueueNotFound, InvalidInput, StoreUnavailable,
         and ChangedSince where another change came, and that of the first try is not known.
         """
-        if not (create or any(shard.queue == queue for shard in self._store.shards())):
+        if not (create or any(shard.queue == queue for shard in self._ledger.shards())):
             raise QueueNotFound(queue, self._near(queue, None), HOW_TO_CREATE)
         mark = keyed.mark() if keyed else b""
-        saw: str = keyed.first_saw(lambda: self._store.mark_of(queue)) if keyed else ""
+        saw: str = keyed.first_saw(lambda: self._ledger.mark_of(queue)) if keyed else ""
         seen = saw if keyed and keyed.is_repeat else None
-        if not self._store.configure(queue, changes, mark=mark, seen=seen):
+        if not self._ledger.configure(queue, changes, mark=mark, seen=seen):
             raise ChangedSince
         return self.get(queue)
 
     def _each(self, after: str, tenant: str | None) -> Iterator[QueueStatus]:
-        queues = grouped(self._store.shards(), lambda shard: shard.queue)
+        queues = grouped(self._ledger.shards(), lambda shard: shard.queue)
         names = sorted(name for name in queues if name > after)
         for some in cut(names, lambda name: len(queues[name]), most=MAX_TOGETHER, max_bytes=MAX_TOGETHER):
             yield from self._views(some, queues, tenant)
 
     def _near(self, queue: str, tenant: str | None) -> str:
         """Name most like this one, "" for none; of a tenant, among those alone in which it has tasks."""
-        queues = grouped(self._store.shards(), lambda shard: shard.queue)
+        queues = grouped(self._ledger.shards(), lambda shard: shard.queue)
         names = alike(queue, (name for name in queues if name != queue))
         if tenant is None:
             return next(iter(names), "")
@@ -119,15 +119,15 @@ class Queues:
         shown = [name for name in names if self._is_shown(name, [answers[shard] for shard in queues[name]], tenant)]
         shards = [shard for name in shown for shard in queues[name]]
         late = dict(zip(shards, self._lateness(shards, tenant), strict=True))
-        for name, settings in zip(shown, self._store.settings_of(shown), strict=True):
+        for name, settings in zip(shown, self._ledger.settings_of(shown), strict=True):
             own = queues[name]
             yield _view(name, settings, own, [_known(answers[one]) for one in own], [late[one] for one in own])
 
     def _stats(self, shards: list[Shard], tenant: str | None) -> list[Stats | Away]:
-        return self._store.stats_of(shards) if tenant is None else self._store.stats_of_tenant(shards, tenant)
+        return self._ledger.stats_of(shards) if tenant is None else self._ledger.stats_of_tenant(shards, tenant)
 
     def _lateness(self, shards: list[Shard], tenant: str | None) -> list[dict[int, int]]:
-        return self._store.lateness_of(shards) if tenant is None else [{} for _ in shards]
+        return self._ledger.lateness_of(shards) if tenant is None else [{} for _ in shards]
 
     def _is_shown(self, queue: str, answers: list[Stats | Away], tenant: str | None) -> bool:
         misused = [one for one in answers if isinstance(one, StoreMisused)]

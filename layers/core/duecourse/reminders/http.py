@@ -1,7 +1,7 @@
 """Requests and answers of `/reminders`."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, NotRequired, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Self, cast
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr, model_validator
@@ -9,11 +9,11 @@ from typing_extensions import TypedDict
 
 from duecourse.api.derived_models import (
     INSTANT,
-    Derived,
     Form,
+    VersionedChange,
     api_fields,
     asked,
-    changed,
+    changed_if_version,
     read_fields,
     show_fields,
     shown,
@@ -55,10 +55,10 @@ from duecourse.ledger.reminder import (
     Shown,
     Standing,
 )
-from duecourse.ledger.schedule import Fold, Gap, Rule
+from duecourse.ledger.schedule import Rule
 from duecourse.ledger.task import Status, Task
 from duecourse.reminders import send
-from duecourse.schedules.http import REPEAT_FORM, UpcomingView, show_upcoming
+from duecourse.schedules.http import REPEAT_FORM, USED, RepeatField, UpcomingView, show_upcoming
 
 # The requests of `/reminders`.
 
@@ -201,9 +201,9 @@ ADDED = [SUBJECT, START, LEADS, RECIPIENTS, MESSAGE, HTML, DATA, TIME_ZONE, REPE
 CHANGED = [START, SUBJECT, LEADS, RECIPIENTS, MESSAGE, HTML, DATA, REPEAT, TIME_ZONE, *REPEATED]
 
 
-# Other fields: those that Series describes (ledger/reminder.py); `derived_models` adds them.
+# Other fields: those that AnyReminder and Series describe (ledger/reminder.py); `derived_models` adds them.
 @with_fields(asked(ADDED))
-class AddReminder(Derived):
+class AddReminder(Strict):
     """Body of `POST /reminders`: one message to each channel of each recipient at each lead time.
 
     Equal messages are sent once.
@@ -212,6 +212,13 @@ class AddReminder(Derived):
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+
+    if TYPE_CHECKING:
+        remind_before: list[int]
+        recipients: list[Person]
+        repeat: RepeatField | None
+        time_zone: str
+        starts_at: int
 
     id: Name = Field(
         default_factory=str,
@@ -240,25 +247,17 @@ class AddReminder(Derived):
         return self.reminder(name) if self.repeat is None else self._series(name)
 
     def _series(self, name: Callable[[], str]) -> Series:
-        fields, recipients = _people(self.recipients, "")
-        return Series(
-            id=self.id or name(),
-            rule=Rule(**read_fields(RULE, self)),
-            recipients=recipients,
-            fields=fields,
-            **read_fields([*CONTENT, LIMIT], self),
-        )
+        rule = Rule(**read_fields(RULE, self))
+        return Series(**self._asked(name, ""), **read_fields([LIMIT], self), rule=rule)
 
     def reminder(self, name: Callable[[], str] = new_id) -> Reminder:
         """The reminder asked for, with an id of `name` where none was given."""
-        fields, recipients = _people(self.recipients, self.time_zone)
-        return Reminder(
-            id=self.id or name(),
-            starts_at=self.starts_at,
-            recipients=recipients,
-            fields=fields,
-            **read_fields(CONTENT, self),
-        )
+        return Reminder(**self._asked(name, self.time_zone), starts_at=self.starts_at)
+
+    def _asked(self, name: Callable[[], str], time_zone: str) -> dict[str, Any]:
+        """Fields of AnyReminder; `time_zone` is that of recipients without their own."""
+        fields, recipients = _people(self.recipients, time_zone)
+        return {"id": self.id or name(), "recipients": recipients, "fields": fields, **read_fields(CONTENT, self)}
 
 
 def _people(people: Sequence[Person], time_zone: str) -> tuple[tuple[str, ...], tuple[Recipient, ...]]:
@@ -275,33 +274,23 @@ def _people(people: Sequence[Person], time_zone: str) -> tuple[tuple[str, ...], 
     return fields, recipients
 
 
-@with_fields(changed(CHANGED))
-class ChangeReminder(Derived):
+@with_fields(changed_if_version("a reminder that comes again", CHANGED))
+class ChangeReminder(VersionedChange):
     """Body of `PATCH /reminders/{id}`: a new start, or any field of a reminder that comes again."""
 
     model_config = ConfigDict(
         json_schema_extra={"minProperties": 1, "examples": [{"starts_at": "2100-01-05T09:30:00Z"}]}
     )
 
-    if_version: Annotated[int, Field(ge=1, strict=True)] | None = Field(
-        None, description="Version that a reminder that comes again must have; with another, nothing changes (409)."
-    )
-
-    @model_validator(mode="after")
-    def _changes_something(self) -> Self:
-        if not self.model_fields_set - {"if_version"}:
-            raise ValueError("needs a field to change")
-        if "repeat" in self.model_fields_set and self.repeat is None:
-            raise reject_fields("must be a JSON object", "repeat")
-        return self
+    if TYPE_CHECKING:
+        recipients: list[Person]
 
     def change(self) -> SeriesChange:
         """Fields of Series that change, those of its Rule under `rule`."""
-        named = tuple(name for name in type(self).model_fields if name in self.model_fields_set - {"if_version"})
-        fields, rule = read_fields([*CONTENT, LIMIT], self, given=named), read_fields(RULE, self, given=named)
+        fields, rule = self.read_given([*CONTENT, LIMIT]), self.read_given(RULE)
         if self.recipients:
             fields["fields"], fields["recipients"] = _people(self.recipients, "")
-        return SeriesChange({**fields, "rule": rule} if rule else fields, named, self.if_version)
+        return SeriesChange({**fields, "rule": rule} if rule else fields, self.named, self.if_version)
 
 
 class MoveOccurrence(Strict):
@@ -396,12 +385,7 @@ SeriesView = TypedDict(
     "SeriesView",
     {
         **shown([REPEAT, TIME_ZONE, START, *REPEATED]),  # type: ignore[misc]
-        "gap_used": Annotated[
-            Gap, about("Treatment in use: that of `gap`, or what `auto` means for this rule.", "shift")
-        ],
-        "fold_used": Annotated[
-            Fold, about("Treatment in use: that of `fold`, or what `auto` means for this rule.", "first")
-        ],
+        **USED,
         **shown([LEADS, RECIPIENTS]),
         "version": Annotated[int, about("Version of the series: 1, and 1 more for each change.", 1)],
         "created_at": Annotated[ShownInstant, about("Time of the add.")],

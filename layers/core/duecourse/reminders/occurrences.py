@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duecourse.ledger.store.ledger import Ledger
     from duecourse.schedules.calendar import Calendar
 
-log = logging.getLogger("duecourse.engine")
+log = logging.getLogger("duecourse.reminders")
 
 TRIES = 5
 """Looks at a series that changes meanwhile."""
@@ -42,8 +42,8 @@ class Occurrences:
     occurrences, and those tasks finish a change in the middle of which a process died.
     """
 
-    def __init__(self, store: "Ledger", calendar: "Calendar", one_offs: OneOffReminders) -> None:
-        self._store = store
+    def __init__(self, ledger: "Ledger", calendar: "Calendar", one_offs: OneOffReminders) -> None:
+        self._ledger = ledger
         self._calendar = calendar
         self._one_offs = one_offs
 
@@ -55,7 +55,7 @@ class Occurrences:
             return Drop(str(error))
         except (Conflict, QuotaExceeded) as error:
             return Retry(error=str(error))
-        return Done() if until <= self._store.now() else Again(at=format_instant(until), state=mark.state())
+        return Done() if until <= self._ledger.now() else Again(at=format_instant(until), state=mark.state())
 
     def update(self, name: Name, mark: Mark, tenant: str, *, force: bool = False) -> tuple[int, Mark]:
         """Update the reminder of an occurrence by its mark or its series; returns the end of its task, and its mark.
@@ -64,18 +64,18 @@ class Occurrences:
         """
         if mark.cancelled:
             self.drop(name, tenant, force=force)
-            is_over = self._store.schedule(QUEUE, name.series, tenant) is None
+            is_over = self._ledger.schedule(QUEUE, name.series, tenant) is None
             return 0 if is_over else name.nominal, mark
         if mark.starts_at is not None:
             self._move_to(name, mark.starts_at, tenant)
             return max(name.nominal, mark.starts_at), mark
         for _ in range(TRIES):
-            stored = self._store.schedule(QUEUE, name.series, tenant)
+            stored = self._ledger.schedule(QUEUE, name.series, tenant)
             if stored is None or not self.is_start(stored.schedule.rule, name.nominal):
                 self.drop(name, tenant, force=force)
                 return 0, mark
             series = Series.of(stored.schedule)
-            if mark.since == series.since or name.nominal <= self._store.now():
+            if mark.since == series.since or name.nominal <= self._ledger.now():
                 return name.nominal, mark
             self._add_again(series, name.nominal, tenant)
             mark = replace(mark, since=series.since)  # and looks again: the series may have been changed meanwhile
@@ -97,7 +97,7 @@ class Occurrences:
         if not leads:
             self.drop(name, tenant)
             return
-        reminder = series.reminder(nominal, nominal)._replace(leads_ms=leads)
+        reminder = replace(series.reminder(nominal, nominal), leads_ms=leads)
         try:
             self._one_offs.add_checked(reminder, tenant)
         except TaskScheduled:
@@ -107,11 +107,11 @@ class Occurrences:
     def _move_to(self, name: Name, starts_at: int, tenant: str) -> None:
         """Move the reminder of an occurrence to the start that was set by hand."""
         starts = self._one_offs.starts(occurrence_id(*name), tenant)
-        if starts_at <= self._store.now() or starts == {starts_at}:
+        if starts_at <= self._ledger.now() or starts == {starts_at}:
             return
         if starts:
             self._one_offs.move(occurrence_id(*name), starts_at, tenant, checked=True)
-        elif stored := self._store.schedule(QUEUE, name.series, tenant):
+        elif stored := self._ledger.schedule(QUEUE, name.series, tenant):
             self.add_moved(stored, name, starts_at, tenant)
 
     def add_moved(self, stored: StoredSchedule, name: Name, starts_at: int, tenant: str) -> Moved:
@@ -123,7 +123,7 @@ class Occurrences:
 
     def tasks(self, id: str, tenant: str) -> list[Task]:
         """Tasks of the occurrences of a series, in the order of their ids; those that ended lately too."""
-        return [task for task in self._store.group(QUEUE, id, tenant) if task.kind == SERIES_KIND]
+        return [task for task in self._ledger.group(QUEUE, id, tenant) if task.kind == SERIES_KIND]
 
     def update_all(self, id: str, rule: Rule | None, tenant: str, *, force: bool = False) -> None:
         """Update all occurrences after a change of their series; `rule` is the present one, None after its deletion.
@@ -134,7 +134,7 @@ class Occurrences:
         tasks = self.tasks(id, tenant)
         own = [task for task in tasks if task.status in LIVE and _applies(Mark.of(task), is_over=rule is None)]
         # Due at once, so that each task does what this call does not reach.
-        self._store.move(QUEUE, [Move(task.id, delay_ms=0) for task in own], tenant, group=id)
+        self._ledger.move(QUEUE, [Move(task.id, delay_ms=0) for task in own], tenant, group=id)
         if rule:
             self._revive(tasks, rule, tenant)
         leased = [task.id for task in own if not self._update_one(Name.of(task.id), Mark.of(task), tenant, force=force)]
@@ -152,7 +152,7 @@ class Occurrences:
             log.warning("occurrence %s is left to its task: %s", id, error)
             return True
         if not until:
-            self._store.cancel(QUEUE, [id], tenant=tenant, group=name.series)
+            self._ledger.cancel(QUEUE, [id], tenant=tenant, group=name.series)
         return True
 
     def revive(self, id: str, rule: Rule, tenant: str) -> None:
@@ -161,11 +161,11 @@ class Occurrences:
 
     def _revive(self, tasks: list[Task], rule: Rule, tenant: str) -> None:
         # Firing leaves alone what the ledger has, ended or not.
-        now = self._store.now()
+        now = self._ledger.now()
         names = [Name.of(task.id) for task in tasks if task.status not in LIVE]
         starts = [name for name in names if name.nominal > now and self.is_start(rule, name.nominal)]
         if starts:
-            self._store.add(
+            self._ledger.add(
                 [Mark().task(*name, now, tenant, SERIES_KIND)._replace(state=dump_json({})) for name in starts]
             )
         for name in starts:  # at once: a move of one takes the messages along that it has

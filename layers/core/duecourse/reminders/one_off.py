@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duecourse.base.json_text import Json, dump_json
 from duecourse.errors import (
@@ -19,7 +19,7 @@ from duecourse.errors import (
     TaskScheduled,
 )
 from duecourse.guard.seals import Seals
-from duecourse.ledger.operations import AddReply, KeyedTry, Move, Reply, UniqueCondition, Version
+from duecourse.ledger.operations import AddReply, KeyedTry, Move, Reply, TaskSnapshot, UniqueCondition, Version
 from duecourse.ledger.reminder import (
     CONTENT,
     KIND,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 # Messages of a reminder in the ledger, without damaged ones.
 
-log = logging.getLogger("duecourse.engine")
+log = logging.getLogger("duecourse.reminders")
 
 
 def sound(messages: Sequence[Task]) -> list[Task]:
@@ -79,7 +79,7 @@ class OneOffReminders:
 
     def __init__(
         self,
-        store: "Ledger",
+        ledger: "Ledger",
         write: Write,
         url_policy: UrlPolicy,
         seals: Seals,
@@ -87,7 +87,7 @@ class OneOffReminders:
         most: int = MAX_TASKS,
         by: str = KIND,
     ) -> None:
-        self._store = store
+        self._ledger = ledger
         self._write = write
         self._url_policy = url_policy
         self._seals = seals
@@ -109,8 +109,9 @@ class OneOffReminders:
         once no task of the old one is live, its id is free. A repeat of a request with a key finds what its first try
         added. Raises ChangedSince where another request added one since that try.
 
-        Raises InvalidInput where the start has passed, a message cannot be written, a webhook must not be called, a
-        credential cannot be sealed, or the messages are over MAX_BYTES. Raises QuotaExceeded and BeyondQuota.
+        Raises InvalidInput where the start has passed, a message cannot be written, or the messages are over MAX_BYTES.
+        The same where a webhook must not be called, or a credential cannot be sealed. Raises QuotaExceeded and
+        BeyondQuota.
         """
         self._check(reminder)
         wanted = self._tasks(reminder, tenant)
@@ -123,7 +124,7 @@ class OneOffReminders:
         Messages that were sent at other lead times make it no other reminder. Raises as `add` does for what is in the
         ledger, QuotaExceeded and BeyondQuota.
         """
-        return self._add(reminder, reminder.tasks(self._store.now(), tenant, self._by), tenant, sent_besides=True)
+        return self._add(reminder, reminder.tasks(self._ledger.now(), tenant, self._by), tenant, sent_besides=True)
 
     def check_free(self, id: str, tenant: str = DEFAULT_TENANT) -> None:
         """Return if no reminder has messages under an id. Raises TaskScheduled or TaskLeased."""
@@ -142,7 +143,7 @@ class OneOffReminders:
         sent_besides: bool = False,
         keyed: KeyedTry | None = None,
     ) -> Made:
-        group = self._store.group(QUEUE, reminder.id, tenant)
+        group = self._ledger.group(QUEUE, reminder.id, tenant)
         existing = _without_occurrences(group)
         if keyed and any(task.is_of(keyed.mark()) for task in existing):
             self._confirm(reminder.id)
@@ -155,7 +156,7 @@ class OneOffReminders:
         _reject_if_live(existing)
         newest = max((task.generation for task in group), default=0)
         mark = keyed.mark() if keyed else b""
-        added = self._store.add(self._seals.sealed(wanted), unique=UniqueCondition(reminder.id, newest), mark=mark)
+        added = self._ledger.add(self._seals.sealed(wanted), unique=UniqueCondition(reminder.id, newest), mark=mark)
         require_room(added, "remind_before", "recipients")
         if not added:
             return self._add(
@@ -199,9 +200,10 @@ class OneOffReminders:
         newest = max(tasks, key=lambda task: (task.status is Status.SCHEDULED, task.generation))
         return ReminderStatus(id, _start(newest), tasks, {field: newest.payload[field] for field in CONTENT})
 
-    def versions(self, id: str, tenant: str = DEFAULT_TENANT) -> dict[str, list[Any]]:
-        """Generation, due time and state of each message, as JSON. Raises TaskNotFound."""
-        return {one.id: [one.generation, one.due_at, one.status] for one in self._group(id, tenant)}
+    def seen(self, id: str, tenant: str = DEFAULT_TENANT) -> dict[str, TaskSnapshot]:
+        """Each message as it is now, by its id. Raises TaskNotFound."""
+        messages = self._group(id, tenant)
+        return {one.id: TaskSnapshot(Version(one.generation, one.due_at), one.status) for one in messages}
 
     def move(
         self,
@@ -211,16 +213,16 @@ class OneOffReminders:
         *,
         checked: bool = False,
         keyed: KeyedTry | None = None,
-        saw: Mapping[str, Sequence[Any]] | None = None,
+        saw: Mapping[str, TaskSnapshot] | None = None,
     ) -> Moved:
         """Give every pending task its time before the new start (epoch ms), in one step.
 
         The messages are written out to check them, unless that was `checked` before. A message that was sent for
-        another start is sent again; a message that is being sent is left alone, and its id is in `leased`.
+        another start is sent again. A message that is being sent is left alone, and its id is in `leased`.
         Raises TaskNotFound, TaskCancelled, TaskDead, and InvalidInput where the start has passed, or a message cannot
         be written for it. Raises QuotaExceeded where a quota of the tenant leaves no room for what is sent again.
 
-        A repeat of a request with a key moves nothing twice: `saw` is what `versions` answered its first try. Raises
+        A repeat of a request with a key moves nothing twice: `saw` is what `seen` answered its first try. Raises
         ChangedSince where another change came, and that of the first try is not known.
         """
         now = self._now_before(starts_at)
@@ -229,7 +231,7 @@ class OneOffReminders:
         if not checked:
             self._write(_letter(task, starts_at) for task in self._opened(stale))
         moves = [self._move(task, starts_at, now, keyed, saw) for task in stale]
-        replies = self._store.move(QUEUE, moves, tenant, group=id)
+        replies = self._ledger.move(QUEUE, moves, tenant, group=id)
         if Reply.CHANGED in replies and Reply.OK not in replies:
             raise ChangedSince
         require_room([AddReply(id, reply) for reply in replies], "starts_at")
@@ -249,10 +251,12 @@ class OneOffReminders:
         starts_at: int,
         now: int,
         keyed: KeyedTry | None,
-        saw: Mapping[str, Sequence[Any]] | None,
+        saw: Mapping[str, TaskSnapshot] | None,
     ) -> Move:
         moved = _move(task, starts_at, now)._replace(by=self._by, mark=keyed.mark(task.id) if keyed else b"")
-        return moved if saw is None else moved._replace(seen=Version(*saw.get(task.id, (0, 0))[:2]))
+        if saw is None:
+            return moved
+        return moved._replace(seen=saw[task.id].version if task.id in saw else Version(0, 0))
 
     def cancel(
         self,
@@ -260,19 +264,19 @@ class OneOffReminders:
         *,
         force: bool = False,
         tenant: str = DEFAULT_TENANT,
-        saw: Mapping[str, Sequence[Any]] | None = None,
+        saw: Mapping[str, TaskSnapshot] | None = None,
     ) -> None:
         """Cancel every pending task in one step and delete the dead ones; with `force`, cancel those being sent too.
 
         Raises TaskNotFound, and TaskDone or TaskCancelled where nothing is pending. Raises TaskLeased, with the ids
         being sent, after all the others are cancelled. A message that is cancelled by force may already be out.
 
-        With `saw`, what `versions` answered the first try of a request, nothing is cancelled that was added since.
+        With `saw`, what `seen` answered the first try of a request, nothing is cancelled that was added since.
         """
         newest, was_pending = None, False
         if saw is not None:
-            newest = max(one[0] for one in saw.values())
-            was_pending = any(one[2] in CANCELLABLE for one in saw.values())
+            newest = max(one.version.generation for one in saw.values())
+            was_pending = any(one.status in CANCELLABLE for one in saw.values())
         try:
             tasks = self._in_state(id, CANCELLABLE, tenant)
         except (TaskNotFound, TaskDone, TaskCancelled):
@@ -281,7 +285,7 @@ class OneOffReminders:
                 return
             raise
         ids = [task.id for task in tasks]
-        replies = self._store.cancel(QUEUE, ids, force=force, tenant=tenant, group=id, by=self._by, newest=newest)
+        replies = self._ledger.cancel(QUEUE, ids, force=force, tenant=tenant, group=id, by=self._by, newest=newest)
         leased = [task_id for task_id, reply in zip(ids, replies, strict=True) if reply is Reply.LEASED]
         if leased:
             raise TaskLeased(f"Being sent now: {', '.join(leased)}. All others are cancelled.")
@@ -325,7 +329,7 @@ class OneOffReminders:
             self._seals.check(field, recipient.address)
 
     def _now_before(self, starts_at: int) -> int:
-        now = self._store.now()
+        now = self._ledger.now()
         if starts_at <= now:
             raise InvalidInput([FieldError("starts_at", "must be in the future")])
         return now
@@ -337,10 +341,10 @@ class OneOffReminders:
         return tasks
 
     def _confirm(self, id: str) -> None:
-        self._store.confirm(self._store.shard_of(QUEUE, "", id))
+        self._ledger.confirm(self._ledger.shard_of(QUEUE, "", id))
 
     def _messages(self, id: str, tenant: str) -> list[Task]:
-        return _without_occurrences(self._store.group(QUEUE, id, tenant))
+        return _without_occurrences(self._ledger.group(QUEUE, id, tenant))
 
     def _in_state(self, id: str, allowed: frozenset[Status], tenant: str) -> list[Task]:
         tasks = self._group(id, tenant)

@@ -1,11 +1,13 @@
 """Operations on one-off and recurring reminders, and checks of recurring ones."""
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
-from duecourse.base.json_text import load_json
+from duecourse.base.json_text import Json, load_json
+from duecourse.base.value_classes import value
 from duecourse.errors import (
     ChangedSince,
     FieldError,
@@ -17,7 +19,7 @@ from duecourse.errors import (
     VersionConflict,
 )
 from duecourse.guard.seals import hidden_names, hidden_of
-from duecourse.ledger.operations import KeyedTry
+from duecourse.ledger.operations import KeyedTry, TaskSnapshot, Version
 from duecourse.ledger.reminder import (
     KIND,
     MAX_STANDING,
@@ -40,7 +42,7 @@ from duecourse.ledger.schedule import StoredSchedule, occurrence_id
 from duecourse.ledger.task import DEFAULT_TENANT, MAX_PAYLOAD_BYTES, Status, Task
 from duecourse.reminders.occurrences import TRIES, Occurrences
 from duecourse.reminders.one_off import LIVE, OneOffReminders
-from duecourse.schedules.verbs import SHOWN, Schedules, shown_times, version_of
+from duecourse.schedules.verbs import SHOWN, Schedules, shown_times
 from duecourse.tasks.verbs import require_room
 
 if TYPE_CHECKING:
@@ -126,6 +128,65 @@ RULE = ("starts_at", "repeat", "time_zone", "gap", "fold")
 """Fields of a request that change the starts."""
 
 
+# A reminder as a look found it. A repeat of a request with a key gets what the first try saw.
+
+
+@value
+class SeriesSeen:
+    """A series as a look found it: the time of its add (epoch ms), and its version."""
+
+    created_at: int
+    version: int
+
+    @classmethod
+    def of(cls, stored: StoredSchedule) -> "SeriesSeen":
+        """A series as it is stored."""
+        return cls(stored.created_at, stored.progress.version)
+
+
+@value
+class OccurrenceSeen:
+    """An occurrence as a look found it: generation of its task, time of its series' add (epoch ms); 0 for none."""
+
+    generation: int
+    created_at: int
+
+    def is_of_series(self, other: "Seen") -> bool:
+        """True if another look found an occurrence of the same series; a series may be added again under its id."""
+        return isinstance(other, OccurrenceSeen) and self.created_at == other.created_at
+
+
+@value
+class OneOffSeen:
+    """A one-off reminder as a look found it: its messages by id."""
+
+    messages: Mapping[str, TaskSnapshot]
+
+
+Seen: TypeAlias = SeriesSeen | OccurrenceSeen | OneOffSeen
+
+
+def _packed(seen: Seen) -> list[Json]:
+    """The same as JSON. The ledger keeps it for a day, in which another release may read it."""
+    match seen:
+        case SeriesSeen(created_at, version):
+            return [SERIES_KIND, created_at, version]
+        case OccurrenceSeen(generation, created_at):
+            return [OCCURRENCE, generation, created_at]
+        case OneOffSeen(messages):
+            return [KIND, {id: [*one.version, one.status] for id, one in messages.items()}]
+
+
+def _unpacked(packed: list[Json]) -> Seen:
+    what, *found = packed
+    if what == SERIES_KIND:
+        return SeriesSeen(*found)
+    if what == OCCURRENCE:
+        return OccurrenceSeen(*found)
+    messages = found[0].items()
+    return OneOffSeen({id: TaskSnapshot(Version(*version), Status(status)) for id, (*version, status) in messages})
+
+
 class Reminders:
     """Operations on one-off and recurring reminders; `OneOffReminders` has the errors of each.
 
@@ -134,37 +195,37 @@ class Reminders:
 
     def __init__(
         self,
-        store: "Ledger",
+        ledger: "Ledger",
         calendar: "Calendar",
         one_offs: OneOffReminders,
         by: str = KIND,
         keyed: KeyedTry | None = None,
     ) -> None:
-        self._store = store
+        self._ledger = ledger
         self._calendar = calendar
         self._one_offs = one_offs
         self._by = by
         self._keyed = keyed
-        self._schedules = Schedules(store, calendar, lambda task: task, by)
+        self._schedules = Schedules(ledger, calendar, lambda task: task, by)
         self._checks = SeriesChecks(calendar, one_offs)
-        self._occurrences = Occurrences(store, calendar, one_offs)
+        self._occurrences = Occurrences(ledger, calendar, one_offs)
 
     def with_source(self, by: str, keyed: KeyedTry | None = None) -> "Reminders":
         """The same verbs for another source of requests; `keyed` is the try of a request that carries a key."""
-        return Reminders(self._store, self._calendar, self._one_offs.with_source(by), by, keyed)
+        return Reminders(self._ledger, self._calendar, self._one_offs.with_source(by), by, keyed)
 
     def add(self, asked: Reminder | Series, tenant: str = DEFAULT_TENANT) -> Made:
         """Add a reminder. The same one again changes nothing; another under a live one's id is a Conflict.
 
         A repeat finds what its first try added. Raises ChangedSince where another request added one since that try.
         """
-        stored = self._store.schedule(QUEUE, asked.id, tenant)
+        stored = self._ledger.schedule(QUEUE, asked.id, tenant)
         if stored is None:
             return self._add_series(asked, tenant) if isinstance(asked, Series) else self._add_one_off(asked, tenant)
         is_own = self._keyed is not None and stored.schedule.added_by == self._keyed.mark().hex()
         if isinstance(asked, Series) and (is_own or Series.of(stored.schedule).matches(asked)):
             self._occurrences.revive(asked.id, stored.schedule.rule, tenant)  # the add before may have been cut off
-            self._store.confirm(self._store.shard_of(QUEUE, "", asked.id))
+            self._ledger.confirm(self._ledger.shard_of(QUEUE, "", asked.id))
             return Made(is_own, [], self._status(stored, tenant))
         if self._keyed and self._keyed.may_be_newer(stored.created_at):
             raise ChangedSince
@@ -173,12 +234,12 @@ class Reminders:
     def _add_one_off(self, asked: Reminder, tenant: str) -> Made:
         # An occurrence's id would take the reminder's place. `Name.of` raises TaskDamaged for all other ids.
         with suppress(TaskDamaged):
-            if self._store.schedule(QUEUE, Name.of(asked.id).series, tenant):
+            if self._ledger.schedule(QUEUE, Name.of(asked.id).series, tenant):
                 raise ScheduleExists("This id is one of an occurrence: move that, or choose another id.")
         return self._one_offs.add(asked, tenant, self._keyed)
 
     def _add_series(self, asked: Series, tenant: str) -> Made:
-        now = self._store.now()
+        now = self._ledger.now()
         self._one_offs.check_free(asked.id, tenant)
         until = self._checks.check(asked, now, tenant, starting=True)
         series = replace(asked, since=now, first=asked.rule.starts_at)
@@ -191,22 +252,22 @@ class Reminders:
         """Each message of an add, as its recipient would read it; of a series, those of its first start."""
         if isinstance(asked, Reminder):
             return self._one_offs.preview(asked, tenant)
-        self._checks.check(asked, self._store.now(), tenant, starting=True)
+        self._checks.check(asked, self._ledger.now(), tenant, starting=True)
         return self._one_offs.preview(asked.reminder(asked.rule.starts_at, asked.rule.starts_at), tenant)
 
     def preview_standing(self, id: str, tenant: str = DEFAULT_TENANT) -> list[Shown]:
         """Each message of an existing reminder; of a series, those of its next start."""
-        stored = self._store.schedule(QUEUE, id, tenant)
+        stored = self._ledger.schedule(QUEUE, id, tenant)
         if stored is None:
             return self._one_offs.preview_standing(id, tenant)
-        start = next(self._calendar.times(stored.schedule.rule, self._store.now()), None)
+        start = next(self._calendar.times(stored.schedule.rule, self._ledger.now()), None)
         return (
             [] if start is None else self._one_offs.preview(Series.of(stored.schedule).reminder(start, start), tenant)
         )
 
     def get(self, id: str, tenant: str = DEFAULT_TENANT) -> ReminderStatus:
         """Status of a reminder. Raises TaskNotFound."""
-        stored = self._store.schedule(QUEUE, id, tenant)
+        stored = self._ledger.schedule(QUEUE, id, tenant)
         if stored is None:
             return self._one_offs.get(id, tenant)
         status = self._status(stored, tenant)
@@ -220,10 +281,10 @@ class Reminders:
         Occurrences that were moved or cancelled by hand stay so. A repeat changes nothing twice. Raises
         VersionConflict, and ChangedSince where another change came, and that of the first try is not known.
         """
-        saw = self._first_saw(id, tenant)
+        saw = self._first_saw(lambda: self._look(id, tenant))
         for _ in range(TRIES):
-            stored = self._store.schedule(QUEUE, id, tenant)
-            if saw and saw[0] == SERIES_KIND and (stored is None or saw[1:] != version_of(stored)):
+            stored = self._ledger.schedule(QUEUE, id, tenant)
+            if isinstance(saw, SeriesSeen) and (stored is None or saw != SeriesSeen.of(stored)):
                 return self._finish_change(stored, tenant)
             if stored is None:
                 return self._move_one_off(id, asked, tenant, saw)
@@ -236,32 +297,26 @@ class Reminders:
             return Moved(id, status.next_start, [], [], [], status)
         raise VersionConflict("reminder")
 
-    def _first_saw(self, id: str, tenant: str) -> list[Any]:
-        """The reminder as the first try of the request saw it, at a repeat of that; [] where this is the first.
-
-        A series by its version, an occurrence by its own, another by the versions of its messages.
-        Raises TaskNotFound.
-        """
+    def _first_saw(self, look: Callable[[], Seen]) -> Seen | None:
+        """Result of `look` in the first try of the request, at a repeat of that; None where this is the first."""
         if not self._keyed:
-            return []
+            return None
+        saw = self._keyed.first_saw(lambda: _packed(look()))
+        return _unpacked(saw) if self._keyed.is_repeat else None
 
-        def look() -> list[Any]:
-            stored = self._store.schedule(QUEUE, id, tenant)
-            if stored:
-                return [SERIES_KIND, *version_of(stored)]
-            name = self._occurrence_name(id, tenant)
-            if name:
-                return [OCCURRENCE, *self._version(name, tenant)]
-            return [KIND, self._one_offs.versions(id, tenant)]
+    def _look(self, id: str, tenant: str) -> Seen:
+        """A reminder of any kind as it is now. Raises TaskNotFound."""
+        stored = self._ledger.schedule(QUEUE, id, tenant)
+        if stored:
+            return SeriesSeen.of(stored)
+        name = self._occurrence_name(id, tenant)
+        return self._look_at(name, tenant) if name else OneOffSeen(self._one_offs.seen(id, tenant))
 
-        saw: list[Any] = self._keyed.first_saw(look)
-        return saw if self._keyed.is_repeat else []
-
-    def _version(self, name: Name, tenant: str) -> list[int]:
-        """Generation of the task of an occurrence, and when its series was added, 0 for none. Raises TaskNotFound."""
-        stored, _ = self._occurrence(name, self._store.now(), tenant)
-        seen = self._store.seen(QUEUE, occurrence_id(*name), tenant)
-        return [seen.version.generation if seen else 0, stored.created_at if stored else 0]
+    def _look_at(self, name: Name, tenant: str) -> OccurrenceSeen:
+        """An occurrence as it is now. Raises TaskNotFound."""
+        stored, _ = self._occurrence(name, self._ledger.now(), tenant)
+        seen = self._ledger.seen(QUEUE, occurrence_id(*name), tenant)
+        return OccurrenceSeen(seen.version.generation if seen else 0, stored.created_at if stored else 0)
 
     def _finish_change(self, stored: StoredSchedule | None, tenant: str) -> Moved:
         """Finish a change of a series that the first try of this request made. Raises ChangedSince."""
@@ -271,7 +326,7 @@ class Reminders:
         self._occurrences.update_all(id, stored.schedule.rule, tenant)
         return Moved(id, status.next_start, [], [], [], status)
 
-    def _move_one_off(self, id: str, asked: SeriesChange, tenant: str, saw: list[Any]) -> Moved:
+    def _move_one_off(self, id: str, asked: SeriesChange, tenant: str, saw: Seen | None) -> Moved:
         problems = _other_fields(asked)
         if problems:
             self._one_offs.get(id, tenant)  # of one that is not there, that is the error
@@ -280,16 +335,16 @@ class Reminders:
         name = self._occurrence_name(id, tenant)
         if name:
             return self._move_occurrence(name, starts_at, tenant, saw)
-        versions = saw[1] if saw and saw[0] == KIND else None
-        return self._one_offs.move(id, starts_at, tenant, keyed=self._keyed, saw=versions)
+        messages = saw.messages if isinstance(saw, OneOffSeen) else None
+        return self._one_offs.move(id, starts_at, tenant, keyed=self._keyed, saw=messages)
 
     def _occurrence_name(self, id: str, tenant: str) -> Name | None:
         """The occurrence whose reminder has this id, None for none."""
-        task = self._store.get(QUEUE, id, tenant) if "@" in id else None
+        task = self._ledger.get(QUEUE, id, tenant) if "@" in id else None
         return Name.of(id) if task and task.kind == SERIES_KIND and task.status in LIVE else None
 
     def _change_series(self, stored: StoredSchedule, asked: SeriesChange, tenant: str) -> SeriesStatus:
-        now, before = self._store.now(), Series.of(stored.schedule)
+        now, before = self._ledger.now(), Series.of(stored.schedule)
         fields = {name: value for name, value in asked.fields.items() if name != "rule"}
         wanted = replace(before, rule=replace(before.rule, **asked.fields.get("rule", {})), **fields)
         until = self._checks.check(wanted, now, tenant, starting="starts_at" in asked.named)
@@ -314,26 +369,26 @@ class Reminders:
 
         A repeat does not cancel a reminder that was added under the id since the first try.
         """
-        saw = self._first_saw(id, tenant)
+        saw = self._first_saw(lambda: self._look(id, tenant))
         if saw:
             self._cancel_again(id, saw, tenant, force=force)
-        elif self._store.drop_schedule(QUEUE, id, tenant):
+        elif self._ledger.drop_schedule(QUEUE, id, tenant):
             self._occurrences.update_all(id, None, tenant, force=force)
         elif name := self._occurrence_name(id, tenant):
-            self._cancel_occurrence(name, tenant, [], force=force)
+            self._cancel_occurrence(name, tenant, None, force=force)
         else:
             self._one_offs.cancel(id, force=force, tenant=tenant)
 
-    def _cancel_again(self, id: str, saw: list[Any], tenant: str, *, force: bool) -> None:
-        what, *version = saw
-        if what == OCCURRENCE:
-            self._cancel_occurrence(Name.of(id), tenant, saw, force=force)
-        elif what == KIND:
-            self._one_offs.cancel(id, force=force, tenant=tenant, saw=version[0])
-        else:
-            self._store.drop_schedule(QUEUE, id, tenant, created_at=version[0])
-            if self._store.schedule(QUEUE, id, tenant) is None:
-                self._occurrences.update_all(id, None, tenant, force=force)
+    def _cancel_again(self, id: str, saw: Seen, tenant: str, *, force: bool) -> None:
+        match saw:
+            case OccurrenceSeen():
+                self._cancel_occurrence(Name.of(id), tenant, saw, force=force)
+            case OneOffSeen(messages):
+                self._one_offs.cancel(id, force=force, tenant=tenant, saw=messages)
+            case SeriesSeen(created_at):
+                self._ledger.drop_schedule(QUEUE, id, tenant, created_at=created_at)
+                if self._ledger.schedule(QUEUE, id, tenant) is None:
+                    self._occurrences.update_all(id, None, tenant, force=force)
 
     def move_occurrence(self, id: str, nominal: int, starts_at: int, tenant: str = DEFAULT_TENANT) -> Moved:
         """Move one occurrence of a series to a new start, and leave all others.
@@ -341,21 +396,16 @@ class Reminders:
         A repeat moves nothing twice. Raises TaskNotFound, TaskCancelled, and ChangedSince where another change came.
         """
         name = Name(id, nominal)
-        return self._move_occurrence(name, starts_at, tenant, self._first_saw_of(name, tenant))
+        return self._move_occurrence(name, starts_at, tenant, self._first_saw(lambda: self._look_at(name, tenant)))
 
-    def _first_saw_of(self, name: Name, tenant: str) -> list[Any]:
-        """An occurrence as the first try of the request saw it, at a repeat of that; [] where this is the first."""
-        if not self._keyed:
-            return []
-        saw: list[Any] = self._keyed.first_saw(lambda: [OCCURRENCE, *self._version(name, tenant)])
-        return saw if self._keyed.is_repeat else []
-
-    def _move_occurrence(self, name: Name, starts_at: int, tenant: str, saw: list[Any]) -> Moved:
-        stored, mark = self._occurrence(name, self._store.now(), tenant)
-        version = self._version(name, tenant) if saw else []
-        is_other = bool(saw) and mark.by_hand and version != saw[1:]
-        if saw and (version[1] != saw[2] or (is_other and (mark.cancelled or mark.starts_at != starts_at))):
-            raise ChangedSince
+    def _move_occurrence(self, name: Name, starts_at: int, tenant: str, saw: Seen | None) -> Moved:
+        stored, mark = self._occurrence(name, self._ledger.now(), tenant)
+        is_other = False
+        if saw:
+            seen = self._look_at(name, tenant)
+            is_other = mark.by_hand and seen != saw
+            if not seen.is_of_series(saw) or (is_other and (mark.cancelled or mark.starts_at != starts_at)):
+                raise ChangedSince
         if mark.cancelled:
             raise TaskCancelled
         if is_other:
@@ -380,19 +430,20 @@ class Reminders:
     def cancel_occurrence(self, id: str, nominal: int, *, force: bool = False, tenant: str = DEFAULT_TENANT) -> None:
         """Cancel one occurrence of a series, and leave all others. Raises TaskNotFound, TaskCancelled, TaskLeased."""
         name = Name(id, nominal)
-        self._cancel_occurrence(name, tenant, self._first_saw_of(name, tenant), force=force)
+        saw = self._first_saw(lambda: self._look_at(name, tenant))
+        self._cancel_occurrence(name, tenant, saw, force=force)
 
-    def _cancel_occurrence(self, name: Name, tenant: str, saw: list[Any], *, force: bool) -> None:
+    def _cancel_occurrence(self, name: Name, tenant: str, saw: Seen | None, *, force: bool) -> None:
         try:
-            _, mark = self._occurrence(name, self._store.now(), tenant)
-            version = self._version(name, tenant) if saw else []
+            _, mark = self._occurrence(name, self._ledger.now(), tenant)
+            seen = self._look_at(name, tenant) if saw else None
         except TaskNotFound:
             if saw:
                 return  # the series, or the occurrence, has ended since the first try
             raise
-        if saw and version[1] != saw[2]:
+        if saw and seen and not seen.is_of_series(saw):
             return  # the series was added anew
-        if mark.cancelled and version == saw[1:]:
+        if mark.cancelled and seen == saw:
             raise TaskCancelled
         if not mark.cancelled:
             self._put_mark(name, Mark(mark.since, mark.starts_at, cancelled=True), tenant)
@@ -401,7 +452,7 @@ class Reminders:
     def _occurrence(self, name: Name, now: int, tenant: str) -> tuple[StoredSchedule | None, Mark]:
         """The series of an occurrence that is to come, if there is one still, and its mark. Raises TaskNotFound."""
         id = occurrence_id(*name)
-        task, stored = self._store.get(QUEUE, id, tenant), self._store.schedule(QUEUE, name.series, tenant)
+        task, stored = self._ledger.get(QUEUE, id, tenant), self._ledger.schedule(QUEUE, name.series, tenant)
         if task and task.kind == SERIES_KIND and task.status in LIVE:
             return stored, Mark.of(task)
         if stored and name.nominal > now and self._occurrences.is_start(stored.schedule.rule, name.nominal):
@@ -410,17 +461,17 @@ class Reminders:
 
     def _put_mark(self, name: Name, mark: Mark, tenant: str) -> None:
         """Store a change by hand: its task replaces the series' own."""
-        task = mark.task(*name, self._store.now(), tenant, self._by)
-        require_room(self._store.add([task]), "starts_at")
+        task = mark.task(*name, self._ledger.now(), tenant, self._by)
+        require_room(self._ledger.add([task]), "starts_at")
 
     def _stored(self, id: str, tenant: str) -> StoredSchedule:
-        stored = self._store.schedule(QUEUE, id, tenant)
+        stored = self._ledger.schedule(QUEUE, id, tenant)
         if stored is None:
             raise TaskNotFound(id, QUEUE, tenant, what="reminder")
         return stored
 
     def _status(self, stored: StoredSchedule, tenant: str) -> SeriesStatus:
-        series, now = Series.of(stored.schedule), self._store.now()
+        series, now = Series.of(stored.schedule), self._ledger.now()
         standing = [_as_standing(task) for task in self._occurrences.tasks(series.id, tenant) if task.status in LIVE]
         by_hand = {one.nominal for one in standing if one.state != "standing"}
         times = (at for at in self._calendar.times(stored.schedule.rule, now) if at not in by_hand)

@@ -65,8 +65,8 @@ class _Group:
 class KeyedQueue(Generic[T]):
     """Items by key, in the order in which they may go.
 
-    A key that was rejected waits, longer each time, while others go on. A whole group waits where more of its keys than
-    there are threads were rejected, and none was accepted since: then it is the group's doing. Beside other groups, a
+    A key that was rejected waits, longer each time, while others go on. If more keys of a group than there are threads
+    were rejected, and none was accepted since, the whole group waits: the fault is the group's. Beside other groups, a
     group that was rejected has one call at a time, so that it does not hold all threads.
     """
 

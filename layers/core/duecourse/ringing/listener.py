@@ -159,8 +159,8 @@ class ListenerSupervisor:
     def _session(self) -> None:
         """One connection's life: prove that it hears, then sweep, then look again at every beat.
 
-        Redis announces an event once, to those who listen then. So the sweep comes after the proof: what went before it
-        is seen by the sweep, what goes after it is heard, and there is no gap between the two.
+        Redis announces an event once, to those who listen then. So the sweep comes after the proof: it sees what went
+        before, and what goes after is heard. There is no gap between the two.
         """
         self._bells.check_primary()
         self._timer.set_clock()

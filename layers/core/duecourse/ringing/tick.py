@@ -43,8 +43,8 @@ class Survey(NamedTuple):
 
     `shards` are those that answer. `busy` ones among them have, or may have, something to do before the next tick.
     `resting` are idle and to be swept this time, which completes the sweep of `parts` as of `now`.
-    `left_out` shards are not among `shards`, and `away` is the reason: a cluster's primary has gone, or a queue has
-    another number of shards than the settings say.
+    `left_out` shards are not among `shards`, and `away` is the reason. Either a cluster's primary has gone, or a queue
+    has another number of shards than the settings say.
     """
 
     shards: list[Shard]
@@ -58,20 +58,20 @@ class Survey(NamedTuple):
     left_out: int
 
 
-def survey_shards(store: "Ledger", has_time: HasTime) -> Survey:
+def survey_shards(ledger: "Ledger", has_time: HasTime) -> Survey:
     """Read the state of all shards; change nothing. Raises StoreUnavailable where the whole store is away.
 
     Shards that time does not suffice to look at are among the busy ones.
     """
-    every = store.shards()
-    outlooks, away = _answers_of(store.outlook_of, every, OUTLOOKS_AT_A_TIME, has_time)
+    every = ledger.shards()
+    outlooks, away = _answers_of(ledger.outlook_of, every, OUTLOOKS_AT_A_TIME, has_time)
     idle = [shard for shard, outlook in outlooks.items() if not has_work(outlook)]
-    stats, lost = _answers_of(store.stats_of, _without(every, away, idle), AT_A_TIME, has_time)
+    stats, lost = _answers_of(ledger.stats_of, _without(every, away, idle), AT_A_TIME, has_time)
     away |= lost
     if any(isinstance(error, StoreUnavailable) for error in away.values()):
-        store.ping()
+        ledger.ping()
     now = max((outlook.now for outlook in outlooks.values()), default=0)
-    parts = _due_parts(store, now) if len(idle) > AT_A_TIME else frozenset[int]()
+    parts = _due_parts(ledger, now) if len(idle) > AT_A_TIME else frozenset[int]()
     return Survey(
         shards=_without(every, away),
         busy=_without(every, away, idle),
@@ -95,10 +95,10 @@ def part_of(shard: Shard) -> int:
     return crc32(str(shard).encode()) % PARTS
 
 
-def _due_parts(store: "Ledger", now: int) -> frozenset[int]:
+def _due_parts(ledger: "Ledger", now: int) -> frozenset[int]:
     """The part that was swept longest ago, and every part that the next tick would sweep too late."""
     try:
-        swept_at = store.rounds().swept_at()
+        swept_at = ledger.rounds().swept_at()
     except StoreUnavailable:  # the record is on a server that is away, and the shards are not: they take turns
         return frozenset({now // ROUND_STEP_MS % PARTS})
     ages = {part: now - swept_at.get(part, 0) for part in range(PARTS)}
@@ -130,7 +130,7 @@ def _without(shards: Sequence[Shard], *others: Mapping[Shard, object] | Sequence
 
 # Tick: upkeep of shards, and a drain of those with work.
 
-log = logging.getLogger("duecourse.sweep")
+log = logging.getLogger("duecourse.ringing")
 
 REST = 3
 """Rest of the upkeep beside a drain, as a multiple of a step's time: Redis is there for the drain first."""
@@ -177,14 +177,14 @@ class Sweeper:
 
     def __init__(
         self,
-        store: "Ledger",
+        ledger: "Ledger",
         drainer: ShardDrainer,
         retention: Retention,
         margin_ms: int,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
         """Make a sweeper; `wait` passes seconds."""
-        self._store = store
+        self._ledger = ledger
         self._drainer = drainer
         self._retention = retention
         self._margin_ms = margin_ms
@@ -192,7 +192,7 @@ class Sweeper:
 
     def survey(self, remaining_ms: Callable[[], int]) -> Survey:
         """Read the state of all shards; change nothing. Raises StoreUnavailable where the whole store is away."""
-        return survey_shards(self._store, lambda: remaining_ms() > self._margin_ms)
+        return survey_shards(self._ledger, lambda: remaining_ms() > self._margin_ms)
 
     def tick(self, found: Survey, remaining_ms: Callable[[], int]) -> TickResult:
         """Sweep shards with work and some idle ones, a bounded step each; drain those with work meanwhile.
@@ -200,7 +200,7 @@ class Sweeper:
         A shard that does not answer is left out.
         """
         # The order differs from tick to tick, so that every shard has its turn where time is short.
-        upkeep = _Upkeep(self._store, self._retention, _shuffled(found.busy), _shuffled(found.resting))
+        upkeep = _Upkeep(self._ledger, self._retention, _shuffled(found.busy), _shuffled(found.resting))
         until_ms = self._margin_ms + (remaining_ms() - self._margin_ms) // 2  # the rest is the drain's
         upkeep.go_round(lambda: remaining_ms() > until_ms)
         drained, drain_away = self._drain_beside(upkeep, remaining_ms)
@@ -258,15 +258,15 @@ class Sweeper:
         parts = found.parts - {part_of(shard) for shard in set(upkeep.waiting).intersection(found.resting)}
         if parts:
             with suppress(StoreUnavailable, StoreMisused):  # where memory is short, the next tick sweeps them once more
-                self._store.rounds().note(parts, found.now)
+                self._ledger.rounds().note(parts, found.now)
 
     def _warn(self) -> None:
         with suppress(StoreUnavailable, StoreMisused):  # a primary that is away is reported already
-            for warning in self._store.warnings():
+            for warning in self._ledger.warnings():
                 log.error("%s", warning)
 
     def _forget_requests(self, remaining_ms: Callable[[], int]) -> None:
-        idempotency = self._store.idempotency()
+        idempotency = self._ledger.idempotency()
         with suppress(StoreUnavailable):  # the next tick forgets them
             while idempotency.prune() == PRUNE and remaining_ms() > self._margin_ms:
                 pass
@@ -275,8 +275,8 @@ class Sweeper:
 class _Upkeep:
     """The sweeps of one tick: the shards still to be swept, and the figures."""
 
-    def __init__(self, store: "Ledger", retention: Retention, busy: Sequence[Shard], resting: Sequence[Shard]) -> None:
-        self._store = store
+    def __init__(self, ledger: "Ledger", retention: Retention, busy: Sequence[Shard], resting: Sequence[Shard]) -> None:
+        self._ledger = ledger
         self._retention = retention
         self._shards = [*busy, *resting]
         self.waiting = self._shards[:]
@@ -304,7 +304,7 @@ class _Upkeep:
     def step(self) -> None:
         """Sweep some shards by one bounded step; shards with more to do come again, after the others."""
         some, self.waiting = self.waiting[:AT_A_TIME], self.waiting[AT_A_TIME:]
-        answers = self._store.sweep_all(
+        answers = self._ledger.sweep_all(
             some, retention_ms=self._retention.done_ms, dead_retention_ms=self._retention.dead_ms
         )
         for shard, answer in zip(some, answers, strict=True):

@@ -205,8 +205,8 @@ class Timer:
     def _wait(self) -> dict[str, int]:
         with self._changed:
             while not self._stopped:
-                # The believed time moves where the server's clock was stepped or this machine slept: so a wait is for
-                # a time, never for a length, and `set_clock` ends it.
+                # The believed time moves if the server's clock was stepped or this machine slept. So a wait is for a
+                # time, never for a length, and `set_clock` ends it.
                 next_at = min(self._asks[0][0] if self._asks else inf, self._doubts_at if self._doubts else inf)
                 pause_ms = min(next_at - self._clock.now(), IDLE_S * 1000)
                 if pause_ms <= 0:

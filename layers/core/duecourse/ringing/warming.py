@@ -16,7 +16,7 @@ from duecourse.running.task_event import Invoker, Send, tasks_event
 
 if TYPE_CHECKING:
     from duecourse.ledger.store.records import Warmth
-    from duecourse.ringing.bridge import Sessions
+    from duecourse.ringing.sessions import Sessions
 
 Warm = Callable[[Sequence[str]], Json]
 """Has the functions warmed that will work what these bells ring for.
@@ -38,7 +38,7 @@ class Warming:
     last: dict[str, float] = field(default_factory=dict)
 
 
-log = logging.getLogger("duecourse.engine")
+log = logging.getLogger("duecourse.ringing")
 
 LAMBDA = "lambda:"
 NOTES = 5

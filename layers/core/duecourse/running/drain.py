@@ -38,9 +38,9 @@ class TimeoutLeases:
     are the answer to the next claim of its shard. Where all `shards` are on one server, there is no timeout.
     """
 
-    def __init__(self, store: "Ledger", shards: Collection[Shard] = ()) -> None:
-        self._store = store
-        self._is_alone = len(set(map(store.server_of, shards))) == 1
+    def __init__(self, ledger: "Ledger", shards: Collection[Shard] = ()) -> None:
+        self._ledger = ledger
+        self._is_alone = len(set(map(ledger.server_of, shards))) == 1
         # A drain claims and settles side by side: of each server, both have a thread.
         self._threads: dict[tuple[str, str], ThreadPoolExecutor] = {}
         self._running: dict[tuple[str, str], Future[Any]] = {}
@@ -50,8 +50,8 @@ class TimeoutLeases:
         """Claim as Ledger.claim does, within the timeout."""
         server = self._server_of(shard)
         if not server:
-            return self._store.claim(shard, limit, **terms)
-        claim = partial(self._store.claim, shard, limit, **terms)
+            return self._ledger.claim(shard, limit, **terms)
+        claim = partial(self._ledger.claim, shard, limit, **terms)
         claiming = self._late.get(shard) or self._begin("claim", server, claim)
         self._late.pop(shard, None)
         try:
@@ -63,18 +63,18 @@ class TimeoutLeases:
     def settle(self, shard: Shard, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settle as Ledger.settle does, within the timeout."""
         server = self._server_of(shard)
-        settle = partial(self._store.settle, shard, list(settlements))
+        settle = partial(self._ledger.settle, shard, list(settlements))
         return self._done("settle", server, settle) if server else settle()
 
     def extend(self, shard: Shard, leases: Sequence[Lease], lease_ms: int, *, at_least: bool = False) -> list[int]:
         """Extend as Ledger.extend does, within the timeout."""
         server = self._server_of(shard)
-        extend = partial(self._store.extend, shard, list(leases), lease_ms, at_least=at_least)
+        extend = partial(self._ledger.extend, shard, list(leases), lease_ms, at_least=at_least)
         return self._done("extend", server, extend) if server else extend()
 
     def ping(self) -> None:
         """Return if the ledger answers."""
-        self._store.ping()
+        self._ledger.ping()
 
     def close(self) -> None:
         """Release the leases of late claims once they are answered; does not wait for them."""
@@ -84,7 +84,7 @@ class TimeoutLeases:
             thread.shutdown(wait=False)
 
     def _server_of(self, shard: Shard) -> str:
-        return "" if self._is_alone else self._store.server_of(shard)
+        return "" if self._is_alone else self._ledger.server_of(shard)
 
     def _done(self, what: str, server: str, call: Callable[[], T]) -> T:
         """Answer of a call that may be made again."""
@@ -108,7 +108,7 @@ class TimeoutLeases:
         try:
             tasks = claiming.result().tasks
             if tasks:
-                self._store.settle(shard, [release(task) for task in tasks])
+                self._ledger.settle(shard, [release(task) for task in tasks])
         except (StoreUnavailable, StoreMisused):
             pass  # they lapse
 
@@ -120,7 +120,7 @@ def timeout_error(server: str) -> StoreUnavailable:
 
 # State of a drain: claims from shards, settlements of finished tasks, and shards that do not answer.
 
-log = logging.getLogger("duecourse.drain")
+log = logging.getLogger("duecourse.running")
 
 LOOKS = 10
 """Average number of shards of one look: with more of them, a drain looks less often."""
@@ -185,13 +185,13 @@ class DrainState:
 
     def __init__(
         self,
-        store: "Ledger",
+        ledger: "Ledger",
         batches: WorkBatches,
         triggers: Mapping[Shard, Trigger],
         priorities: dict[Shard, int],
         fire: Fire,
     ) -> None:
-        self._leases = TimeoutLeases(store, list(triggers))
+        self._leases = TimeoutLeases(ledger, list(triggers))
         self._batches = batches
         self._fire = fire
         self._shards = self._waiting = list(triggers)
@@ -496,14 +496,14 @@ class Drainer:
 
     def __init__(
         self,
-        store: "Ledger",
+        ledger: "Ledger",
         runner: Runner,
         targets: Targets,
         threads: Threads,
         limits: Limits,
         fire: Fire,
     ) -> None:
-        self._store = store
+        self._ledger = ledger
         self._runner = runner
         self._targets = targets
         self._threads = threads
@@ -523,7 +523,7 @@ class Drainer:
         is away delays no other.
 
         Raises StoreUnavailable if the store or a shard does not come back or was not there at first. Raises
-        StoreMisused if a shard's queue has another number of shards than the store was given. Both errors are raised
+        StoreMisused if a shard's queue has another number of shards than the ledger was given. Both errors are raised
         after all other shards are worked.
         """
         drained, away = self.drain_reachable(shards, remaining_ms, triggers)
@@ -537,7 +537,7 @@ class Drainer:
         """Drain the shards that answer; returns the error of one that does not, where `drain` raises it."""
         found = {shard: triggers.get(shard, Trigger.TAKE) for shard in shards}
         batches = WorkBatches(self._runner, self._targets, self._threads)
-        state = DrainState(self._store, batches, found, self._priorities, self._fire)
+        state = DrainState(self._ledger, batches, found, self._priorities, self._fire)
         with ThreadPoolExecutor(1, "duecourse-settle") as beside:  # it starts a thread once there is work for it
             try:
                 while state.goes_on():
@@ -563,7 +563,7 @@ class ContinuousDrain:
 
     def __init__(
         self,
-        store: "Ledger",
+        ledger: "Ledger",
         runner: Runner,
         targets: Targets,
         threads: Threads,
@@ -572,7 +572,7 @@ class ContinuousDrain:
         leases: LeaseDisplay = NO_DISPLAY,
     ) -> None:
         self._batches = WorkBatches(runner, targets, threads, leases)
-        self._state = DrainState(store, self._batches, NO_TRIGGERS, {}, fire)
+        self._state = DrainState(ledger, self._batches, NO_TRIGGERS, {}, fire)
         self._lease_ms = lease_ms
         self._rung: dict[Shard, Trigger] = {}
         self._ringing = threading.Lock()

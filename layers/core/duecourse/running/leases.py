@@ -6,7 +6,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from enum import Enum, IntEnum, auto
 from functools import partial
 from hashlib import sha256
@@ -35,8 +34,8 @@ from duecourse.ledger.task import (
     cut_detail,
     was_begun_by,
 )
-from duecourse.running.failure_record import Failure
 from duecourse.running.run import DIED, UNSETTLED, Runner, credential_words, interrupted, killed, release
+from duecourse.running.task_event import Failure
 from duecourse.tasks.verbs import stored
 
 if TYPE_CHECKING:
@@ -51,15 +50,15 @@ ENDINGS: dict[type, Ending] = {Done: Ending.DONE, Again: Ending.AGAIN, Retry: En
 class Leases:
     """Operations of an outside worker on leases, each by its token.
 
-    Each raises TaskNotFound for an id that is not in the queue, LeaseLost for a token that is not, or no longer, its
-    lease's, and StoreUnavailable.
+    Each raises TaskNotFound for an id that is not in the queue, and LeaseLost for a token that is not its lease's, or
+    no longer. Each raises StoreUnavailable.
     """
 
     def __init__(
-        self, store: "Ledger", runner: Runner, lease_ms: int, opened: Callable[[Task], Task] = lambda task: task
+        self, ledger: "Ledger", runner: Runner, lease_ms: int, opened: Callable[[Task], Task] = lambda task: task
     ) -> None:
         self._opened = opened
-        self._store = store
+        self._ledger = ledger
         self._runner = runner
         self._lease_ms = lease_ms
 
@@ -83,7 +82,7 @@ class Leases:
         if worker:
             own = sha256(f"{delivery.token}\0{worker}".encode()).digest()
         nonce = begin_nonce(delivery.token, invocation, own)
-        [begun] = self._store.begin(self._shard(task), [delivery], lease_ms or self._lease_ms, [nonce])
+        [begun] = self._ledger.begin(self._shard(task), [delivery], lease_ms or self._lease_ms, [nonce])
         if not begun.token:
             raise LeaseLost
         return begun.under(task)
@@ -98,7 +97,7 @@ class Leases:
         # A lease that is over keeps no result: under its fence there may be one that is notified already.
         repeated = Settlement(lease.id, lease.tenant, lease.token, ENDINGS[type(outcome)])
         end = self._runner.settlement(task, outcome) if leased else repeated
-        [settled] = self._store.settle(self._shard(task), [end._replace(detail=self._cleared(task, end.detail))])
+        [settled] = self._ledger.settle(self._shard(task), [end._replace(detail=self._cleared(task, end.detail))])
         if settled is Settled.STALE:
             raise LeaseLost
         return settled
@@ -110,10 +109,10 @@ class Leases:
         """
         shard, is_repeat = self._shard(self._task(queue, lease)), False
         if keyed:
-            until: int = keyed.first_saw(lambda: self._store.now() + lease_ms)
+            until: int = keyed.first_saw(lambda: self._ledger.now() + lease_ms)
             is_repeat = keyed.is_repeat
-            lease_ms = max(1, until - self._store.now()) if is_repeat else lease_ms
-        [end] = self._store.extend(shard, [lease], lease_ms, at_least=is_repeat)
+            lease_ms = max(1, until - self._ledger.now()) if is_repeat else lease_ms
+        [end] = self._ledger.extend(shard, [lease], lease_ms, at_least=is_repeat)
         if not end:
             raise LeaseLost
         return end
@@ -123,7 +122,7 @@ class Leases:
         task = self._task(queue, lease)
         saw: str = keyed.first_saw(lambda: task.state_json) if keyed else ""
         instead_of = saw if keyed and keyed.is_repeat else None
-        if not self._store.save(self._shard(task), lease, state, instead_of=instead_of):
+        if not self._ledger.save(self._shard(task), lease, state, instead_of=instead_of):
             raise LeaseLost
 
     def _cleared(self, task: Task, detail: str) -> str:
@@ -136,15 +135,15 @@ class Leases:
             return UNCLEARED
 
     def _task(self, queue: str, lease: Lease) -> Task:
-        return stored(self._store, queue, lease.id, lease.tenant)
+        return stored(self._ledger, queue, lease.id, lease.tenant)
 
     def _shard(self, task: Task) -> Shard:
-        return self._store.shard_of(task.queue, task.id, task.group)
+        return self._ledger.shard_of(task.queue, task.id, task.group)
 
 
 # Leases of tasks that run in a worker, extended while their handlers run.
 
-log = logging.getLogger("duecourse.engine")
+log = logging.getLogger("duecourse.running")
 
 AGAIN_S = 1.0
 """Pause after an extension that failed: a store that is back spares lapsed leases for some seconds only."""
@@ -153,22 +152,25 @@ AGAIN_S = 1.0
 class LeaseExtender:
     """Extends the leases of running tasks by `step_ms`, several times in that time: `run` it on a thread of its own."""
 
-    def __init__(self, store: "Ledger", step_ms: int = STEP_MS) -> None:
-        self._store = store
+    def __init__(self, ledger: "Ledger", step_ms: int = STEP_MS) -> None:
+        self._ledger = ledger
         self._step_ms = step_ms
         self._running: dict[str, Task] = {}
         self._stopped = threading.Event()
 
-    @contextmanager
-    def while_running(self, task: Task) -> Iterator[None]:
+    def while_running(self, task: Task) -> "Extending":
         """Extend the task's lease meanwhile; at once, if its queue gives a shorter one than `step_ms`."""
+        return Extending(self, task)
+
+    def begin(self, task: Task) -> None:
+        """Extend the task's lease from now on."""
         self._running[task.token] = task
         if task.lease_expires_at - task.claimed_at < self._step_ms:
             self._extend([task])
-        try:
-            yield
-        finally:
-            self._running.pop(task.token, None)
+
+    def end(self, task: Task) -> None:
+        """Extend the task's lease no longer."""
+        self._running.pop(task.token, None)
 
     def run(self) -> None:
         """Extend leases until stopped."""
@@ -186,7 +188,7 @@ class LeaseExtender:
 
     def _extend(self, running: Sequence[Task]) -> bool:
         shards = self._by_shard([task for task in running if not task.lost])
-        answered = [extend_leases(self._store, shard, tasks, self._step_ms) for shard, tasks in shards]
+        answered = [extend_leases(self._ledger, shard, tasks, self._step_ms) for shard, tasks in shards]
         return all(answered)
 
     def give_up(self, why: str) -> int:
@@ -198,16 +200,32 @@ class LeaseExtender:
         for shard, tasks in self._by_shard(list(self._running.values())):
             ends = [interrupted(task, why) for task in tasks]
             try:
-                count += len(self._store.settle(shard, ends))
+                count += len(self._ledger.settle(shard, ends))
             except (StoreUnavailable, StoreMisused) as error:
                 log.warning("%d leases in shard %s will lapse: %s", len(tasks), shard, error)
         return count
 
     def _by_shard(self, tasks: Sequence[Task]) -> Iterable[tuple[Shard, list[Task]]]:
-        return grouped(tasks, lambda task: self._store.shard_of(task.queue, task.id, task.group)).items()
+        return grouped(tasks, lambda task: self._ledger.shard_of(task.queue, task.id, task.group)).items()
 
 
-def extend_leases(store: "Ledger", shard: Shard, tasks: Sequence[Task], lease_ms: int) -> bool:
+class Extending:
+    """Context in which a lease is extended. Each run has one: a generator would cost three times as much."""
+
+    __slots__ = ("_extender", "_task")
+
+    def __init__(self, extender: LeaseExtender, task: Task) -> None:
+        self._extender = extender
+        self._task = task
+
+    def __enter__(self) -> None:
+        self._extender.begin(self._task)
+
+    def __exit__(self, *_raised: object) -> None:
+        self._extender.end(self._task)
+
+
+def extend_leases(ledger: "Ledger", shard: Shard, tasks: Sequence[Task], lease_ms: int) -> bool:
     """Extend the leases of tasks of one shard; `task.lost` of those that have lost theirs is set.
 
     An extension that the store does not take is logged, and tried again with the next step. A lease that has lapsed
@@ -215,7 +233,7 @@ def extend_leases(store: "Ledger", shard: Shard, tasks: Sequence[Task], lease_ms
     """
     began = time.monotonic()
     try:
-        ends = store.extend(shard, list(map(Lease.of, tasks)), lease_ms, at_least=True)
+        ends = ledger.extend(shard, list(map(Lease.of, tasks)), lease_ms, at_least=True)
     except (StoreUnavailable, StoreMisused) as error:
         log.warning("%d leases in shard %s were not extended and will be tried again: %s", len(tasks), shard, error)
         for task in tasks:
@@ -265,9 +283,9 @@ class ProcessLease(NamedTuple):
 class LeaseReturner:
     """Returns the leases of a process that has died; opens the store for the first of them."""
 
-    def __init__(self, open_store: Callable[[], "Ledger"]) -> None:
-        self._open_store = open_store
-        self._store: Ledger | None = None
+    def __init__(self, open_ledger: Callable[[], "Ledger"]) -> None:
+        self._open_ledger = open_ledger
+        self._ledger: Ledger | None = None
         self._rng = random.Random()
 
     def give_back(self, held: Sequence[ProcessLease], how: str) -> None:
@@ -305,15 +323,15 @@ class LeaseReturner:
         return killed(task, how, self._rng) if how else interrupted(task, DIED)
 
     def _end(self, one: ProcessLease, end_of: Callable[[Task], Settlement]) -> None:
-        self._store = self._store or self._open_store()
+        self._ledger = self._ledger or self._open_ledger()
         try:
-            task = self._store.get(one.queue, one.id, one.tenant)
+            task = self._ledger.get(one.queue, one.id, one.tenant)
         except TaskDamaged:
             return
         if task and task.status is Status.LEASED and task.token == one.token:
             end = end_of(task)
             worker_log.warning("task %s is given back: %s", one.id, end.detail or "it had not begun")
-            self._store.settle(self._store.shard_of(one.queue, one.id, one.group), [end])
+            self._ledger.settle(self._ledger.shard_of(one.queue, one.id, one.group), [end])
 
 
 # Tasks of a failed invocation: Lambda's record is the error of their attempt.
@@ -335,7 +353,7 @@ class DeliveryState(Enum):
     """Another invocation with the same event has begun the delivery."""
 
 
-def settle_failure(store: "Ledger", failure: Failure) -> dict[str, int]:
+def settle_failure(ledger: "Ledger", failure: Failure) -> dict[str, int]:
     """Retry each task that the invocation began and did not settle, by the task's backoff; return counts by effect.
 
     A task that it had not begun spends no attempt, unless it began none: then the function may be unable to start.
@@ -344,17 +362,17 @@ def settle_failure(store: "Ledger", failure: Failure) -> dict[str, int]:
     had been settled before. Raises StoreUnavailable.
     """
     counts = dict.fromkeys(map(str, Settled), 0)
-    ends = list(_ends(store, failure))
+    ends = list(_ends(ledger, failure))
     counts[Settled.STALE] = len(failure.tasks) - len(ends)
-    for shard, some in grouped(ends, lambda end: store.shard_of(end[0].queue, end[0].id, end[0].group)).items():
-        for settled in store.settle(shard, [end for _, end in some]):
+    for shard, some in grouped(ends, lambda end: ledger.shard_of(end[0].queue, end[0].id, end[0].group)).items():
+        for settled in ledger.settle(shard, [end for _, end in some]):
             counts[settled] += 1
     return counts
 
 
-def _ends(store: "Ledger", failure: Failure) -> Iterator[tuple[Task, Settlement]]:
+def _ends(ledger: "Ledger", failure: Failure) -> Iterator[tuple[Task, Settlement]]:
     """Ends of the leases that the failure ends, each beside its task."""
-    found = [(task, *_delivery_state(store, failure.invocation, task)) for task in failure.tasks]
+    found = [(task, *_delivery_state(ledger, failure.invocation, task)) for task in failure.tasks]
     seen = {state for _, state, _ in found}
     began, rng = bool(seen & {DeliveryState.RUNNING, DeliveryState.ENDED}), random.Random()
     if DeliveryState.ANOTHER in seen and not began:
@@ -368,10 +386,10 @@ def _ends(store: "Ledger", failure: Failure) -> Iterator[tuple[Task, Settlement]
             yield task, _failed(task, failure.error, rng)._replace(token=token)
 
 
-def _delivery_state(store: "Ledger", invocation: str, delivered: Task) -> tuple[DeliveryState, str]:
+def _delivery_state(ledger: "Ledger", invocation: str, delivered: Task) -> tuple[DeliveryState, str]:
     """State of this delivery, and the token under which its lease can be ended."""
     try:
-        task = store.get(delivered.queue, delivered.id, delivered.tenant)
+        task = ledger.get(delivered.queue, delivered.id, delivered.tenant)
     except TaskDamaged:
         return DeliveryState.NONE, delivered.token
     if task is None:

@@ -6,12 +6,9 @@ import random
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from functools import cache, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from duecourse import errors
@@ -57,23 +54,27 @@ from duecourse.tasks.kinds import URL_KINDS
 FIELD = "duecourse_task"
 """The attribute of a log record, and the field of a JSON line. `task_id` could clash with a handler's own `extra`."""
 
-NO_TASK: Mapping[str, str | int] = MappingProxyType({})
-_running: ContextVar[Mapping[str, str | int]] = ContextVar("duecourse_running")
+_running: ContextVar[Task | None] = ContextVar("duecourse_running", default=None)
 
 
-@contextmanager
-def log_context(task: Task) -> Iterator[None]:
+class log_context:  # noqa: N801 - it is used as a function
     """Add the task to each log record of this thread meanwhile, of any logger.
 
     The fields are `duecourse_task`, `duecourse_queue`, `duecourse_kind` and `duecourse_attempt`. A thread that a
     handler starts does so where it runs in a copy of the context (`contextvars.copy_context().run`).
     """
-    _install()
-    token = _running.set(_fields(task))
-    try:
-        yield
-    finally:
-        _running.reset(token)
+
+    __slots__ = ("_before", "_task")
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def __enter__(self) -> None:
+        _install()
+        self._before = _running.set(self._task)
+
+    def __exit__(self, *_raised: object) -> None:
+        _running.reset(self._before)
 
 
 def _fields(task: Task) -> dict[str, str | int]:
@@ -101,7 +102,8 @@ class _Marking:
 
     def __call__(self, *arguments: Any, **named: Any) -> logging.LogRecord:
         record: logging.LogRecord = self._make(*arguments, **named)
-        vars(record).update(_running.get(NO_TASK))
+        if task := _running.get():
+            vars(record).update(_fields(task))
         return record
 
 
@@ -212,19 +214,19 @@ def release_detail(task: Task, why: str = "") -> str:
 
 
 def _last_run(task: Task) -> Run | None:
+    if not task.log:
+        return None
     runs = (entry for entry in reversed(task.log) if isinstance(entry, Run))
     return next((run for run in runs if run.outcome != Ending.UNDELIVERED), None)
 
 
 # Running one task: handle, keep the result, say how the lease ends.
 
-log = logging.getLogger("duecourse.engine")
+log = logging.getLogger("duecourse.running")
 
 Kind: TypeAlias = Callable[[Task], Outcome | None]
 """Handler of a task; None is Done."""
 Elsewhere: TypeAlias = Callable[[Task], Settlement | None]
-Words: TypeAlias = Callable[[], Sequence[str]]
-"""Words of a task's credentials, looked for only where its run has an error."""
 
 AWAY = RetryPolicy(backoff_ms=1_000, max_backoff_ms=30_000)
 """Delays of a task that waits for a missing service, no attempt spent: they grow with its runs."""
@@ -275,12 +277,11 @@ class Runner:
                 return self._drop(task, Drop(str(error)))
             except (StoreUnavailable, StoreMisused) as error:
                 return postpone(task, self._rng, str(error))
-            words = cache(partial(credential_words, opened, task))
-            end = self._run(opened, words)
-            return end._replace(detail=strip_secrets(end.detail, words())) if end.detail else end
+            end = self._run(opened, task)
+            return end._replace(detail=strip_secrets(end.detail, credential_words(opened, task))) if end.detail else end
 
-    def _run(self, task: Task, words: Words) -> Settlement:
-        """Run an opened task; returns the end of its lease. `words` of its credentials do not reach the log."""
+    def _run(self, task: Task, kept: Task) -> Settlement:
+        """Run an opened task, `kept` with its seal; returns the end of its lease."""
         kind = self._kind_of(task.kind)  # of `App.kinds`, or the user's own handler (task_handlers.py, worker/child.py)
         if kind is None:
             return self._unknown(task)
@@ -294,7 +295,7 @@ class Runner:
             log.warning("task %s waits: %s", task.id, error)
             return postpone(task, self._rng, str(error))
         except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too: all is a Retry
-            _log(task, error, words)
+            _log(task, error, credential_words(task, kept))
             end = self._retry(task, Retry(error=_text_of(error)))
             return end._replace(detail=with_place(end.detail, place_of(error)))
 
@@ -384,8 +385,8 @@ def credential_words(opened: Task, kept: Task) -> list[str]:
     return secret_words(opened.payload_json, dump_json(hidden.shown)) if hidden else []
 
 
-def _log(task: Task, error: BaseException, words: Words) -> None:
-    """Log the traceback for the authors of the code; the ledger keeps the error's last line only."""
+def _log(task: Task, error: BaseException, words: Sequence[str]) -> None:
+    """Log the traceback, without these words, for the authors of the code; the ledger keeps the error's last line."""
     if isinstance(error, CallFailed):
         return
     *_, (frame, line) = traceback.walk_tb(error.__traceback__)
@@ -403,13 +404,13 @@ def _log(task: Task, error: BaseException, words: Words) -> None:
     )
 
 
-def _without_credentials(error: BaseException, words: Words) -> Exception:
+def _without_credentials(error: BaseException, words: Sequence[str]) -> Exception:
     """Replace an error for the log: of the same name, without credentials, in a text that any log can write."""
     _, _, text = _text_of(error).partition(": ")
     of = type(error)
     # By its module too: a traceback would name this one, which has no such class.
     named: type[Exception] = type(of.__name__, (Exception,), {"__module__": of.__module__})
-    return named(cut_detail(strip_secrets(text, words())))
+    return named(cut_detail(strip_secrets(text, words)))
 
 
 def _text_of(error: BaseException) -> str:

@@ -20,7 +20,7 @@ from duecourse.ledger.task import Ending, Settlement, Task
 from duecourse.running.run import postpone
 from duecourse.running.task_event import BrokerMessage, Publisher, Send, message_body, tasks_event
 
-log = logging.getLogger("duecourse.engine")
+log = logging.getLogger("duecourse.running")
 
 INLINE = "inline"
 WORKER = "worker"

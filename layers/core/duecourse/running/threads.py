@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ from duecourse.running.targets import Targets
 # Threads on which tasks run. They live as long as the process, so that a warm drain starts none.
 
 Work = Callable[[], None]
+GRANTED = nullcontext(enter_result=True)
 KEPT_FREE = 4
 """One thread in so many is kept free of any one tenant's tasks, and at least one where there are two."""
 
@@ -41,12 +42,15 @@ class Threads:
                 self._start_one()
         self._inbox.put(work)
 
-    @contextmanager
-    def held_by(self, tenant: str) -> Iterator[bool]:
+    def held_by(self, tenant: str) -> AbstractContextManager[bool]:
         """Count the thread that runs this as the tenant's; False where its tasks hold as many as they may."""
+        return GRANTED if tenant == DEFAULT_TENANT else self._held_by(tenant)
+
+    @contextmanager
+    def _held_by(self, tenant: str) -> Iterator[bool]:
         with self._counting:
             self._held[tenant] += 1
-            granted = tenant == DEFAULT_TENANT or self._held[tenant] <= self._most
+            granted = self._held[tenant] <= self._most
         try:
             yield granted
         finally:
@@ -63,6 +67,10 @@ class Threads:
         for thread in self._threads:
             thread.join()
         self._threads.clear()
+        with suppress(Empty):  # work that gave its thread to others
+            while True:
+                if work := self._inbox.get_nowait():
+                    work()
 
     def _start_one(self) -> None:
         if len(self._threads) == self.size:
@@ -79,7 +87,7 @@ class Threads:
 
 # In-flight work of one drain, split into batches that a thread pool runs.
 
-log = logging.getLogger("duecourse.drain")
+log = logging.getLogger("duecourse.running")
 
 LOOK_AGAIN_S = 0.1
 """Time after which a drain that waits for slow tasks looks for due ones, and gives back those behind the slow."""
@@ -89,6 +97,18 @@ GROW_S = 1.0
 
 SHORT, QUICK = 2, 8
 """Number of slots of a thread while tasks are short, and while more of them finish at once than there are threads."""
+
+INSTANT_S = 0.0002
+"""Time of a run below which one thread works all: to hand a task to another one takes as long."""
+FALL = 8
+"""Part by which the usual time of a kind's runs goes towards that of the newest."""
+MOST_KINDS = 64
+RESCUE_S = 0.002
+"""Time after which tasks that wait behind one that should have been instant get twice as many threads."""
+TURN_S = 0.005
+"""Time after which a thread that works instant tasks lets other drains have it."""
+SETTLED_TOGETHER = 64
+"""The most instant tasks that are worked before their ends are settled."""
 
 HELD = "Other tasks of this tenant hold as many threads as one tenant may, so this task runs a little later."
 
@@ -149,7 +169,14 @@ class WorkBatches:
         self.deliveries, self.kinds = targets.deliveries, targets.kinds
         self._slots = threads.size
         self._unstarted: deque[WorkBatch] = deque()
-        self._outbox: SimpleQueue[tuple[WorkBatch, list[Settlement]] | None] = SimpleQueue()
+        self._outbox: deque[tuple[WorkBatch, list[Settlement]]] = deque()
+        self._news: SimpleQueue[None] = SimpleQueue()
+        """Signals to look at the outbox."""
+        self._counting = threading.Lock()
+        self._called = 0
+        """Number of threads that take part, or will: each works batches until none is left."""
+        self._usual_s: dict[str, float] = {}
+        """Usual time of a run by kind; of kinds that are worked here."""
         self._moved_at = time.monotonic()
         self._grow_at = 0.0
         self._begun: dict[str, tuple[float, WorkBatch]] = {}
@@ -181,10 +208,35 @@ class WorkBatches:
         # A task for a broker is not shown: it may have been published, so a parent must not give it back. A task for a
         # function is: once it is given back, the function cannot begin it.
         self.leases.hold(task for task in tasks if task.target or not self._targets.of(task))
-        for batch in self._cut(shard, tasks, each, at_once):
-            self.in_flight += 1
-            self._unstarted.append(batch)
+        batches = self._cut(shard, tasks, each, at_once)
+        self.in_flight += len(batches)
+        lasting = sum(not self._is_instant(batch) for batch in batches)
+        with self._counting:
+            self._unstarted.extend(batches)
+            wanted = self._called + lasting if lasting or self._called else min(1, len(batches))
+        self._call(wanted)
+
+    def _call(self, wanted: int) -> None:
+        """Have so many threads take part."""
+        with self._counting:
+            missing = min(wanted, self._threads.size) - self._called
+            self._called += max(0, missing)
+        for _ in range(missing):
             self._threads.do(self._work)
+
+    def _is_instant(self, batch: WorkBatch) -> bool:
+        """True if one thread works such batches faster than several do."""
+        return not batch.target and self._usual_s.get(batch.tasks[0].kind, INSTANT_S) < INSTANT_S
+
+    def _note_run(self, batch: WorkBatch, run_s: float) -> None:
+        kind = batch.tasks[0].kind
+        known = self._usual_s.get(kind)
+        if known is None:
+            known = run_s
+            if len(self._usual_s) == MOST_KINDS:
+                self._usual_s.clear()
+        # A long run counts as five times as long as an instant one: one in twenty may have waited for the interpreter.
+        self._usual_s[kind] = known + (min(run_s, 5 * INSTANT_S) - known) / FALL
 
     def gather(self, patience_s: float) -> Finished:
         """Finished batches, after so long a wait for the first or for `wake`, and batches that no thread will begin."""
@@ -200,7 +252,7 @@ class WorkBatches:
 
     def wake(self) -> None:
         """End a wait for finished batches, from any thread."""
-        self._outbox.put(None)
+        self._news.put(None)
 
     def take_begun(self) -> dict[Shard, list[Task]]:
         """Tasks that were claimed ahead and have run for a while, each once."""
@@ -224,13 +276,13 @@ class WorkBatches:
         return taken
 
     def _cut(self, shard: Shard, tasks: Sequence[Task], each: Mapping[str, int], at_once: int) -> list[WorkBatch]:
-        now = time.monotonic()
+        now, of = time.monotonic(), self._targets.of
         here = [
-            WorkBatch(shard, (task,), now, ahead=place >= at_once)
-            for place, task in enumerate(tasks)
-            if not self._targets.of(task)
+            WorkBatch(shard, (task,), now, "", place >= at_once) for place, task in enumerate(tasks) if not of(task)
         ]
-        elsewhere = [task for task in tasks if self._targets.of(task)]
+        if len(here) == len(tasks):
+            return here
+        elsewhere = [task for task in tasks if of(task)]
         # A function begins its tasks itself, whenever they were handed over.
         ahead = at_once < len(tasks)
         return here + [
@@ -239,11 +291,46 @@ class WorkBatches:
         ]
 
     def _work(self) -> None:
+        """Work batches on this thread, until none is left or its turn is over."""
+        turn_ends_at = time.monotonic() + TURN_S
+        unsaid = 0
+        while batch := self._next(turn_ends_at):
+            is_instant = self._is_instant(batch)
+            if unsaid and not (is_instant and self._unstarted):
+                self.wake()  # what has ended does not wait for this one
+                unsaid = 0
+            began_at = time.monotonic()
+            self._work_one(batch, began_at)
+            run_s = time.monotonic() - began_at
+            if not batch.target:
+                self._note_run(batch, run_s)
+            unsaid += 1
+            if not is_instant or unsaid == SETTLED_TOGETHER or run_s > RESCUE_S:
+                self.wake()
+                unsaid = 0
+        if unsaid:
+            self.wake()
+
+    def _next(self, turn_ends_at: float) -> WorkBatch | None:
+        """The next batch for a thread that takes part; None if it no longer does."""
+        if self._unstarted and time.monotonic() > turn_ends_at:
+            with self._counting:
+                first = self._first()
+                is_spare = self._called > 1 and first is not None and self._is_instant(first)
+                self._called -= is_spare
+            if not is_spare:
+                self._threads.do(self._work)
+            return None
         try:
-            batch = self._unstarted.popleft()
+            return self._unstarted.popleft()
         except IndexError:
-            return  # it was taken back
-        began_at = time.monotonic()
+            with self._counting:
+                if not self._unstarted:
+                    self._called -= 1
+                    return None
+        return self._next(turn_ends_at)
+
+    def _work_one(self, batch: WorkBatch, began_at: float) -> None:
         if batch.ahead:
             self._begun[batch.token] = began_at, batch
         waited_ms = int((began_at - batch.since) * 1_000)
@@ -254,9 +341,13 @@ class WorkBatches:
             log.exception("%d tasks of shard %s met a fault: their leases lapse", len(batch.tasks), batch.shard)
             self.leases.drop(task.token for task in batch.tasks)
             settlements = []
-        tasks = {task.token: task for task in batch.tasks}
+        if batch.target:
+            tasks = {task.token: task for task in batch.tasks}
+            ends = [end.with_lateness(tasks[end.token], waited_ms) for end in settlements]
+        else:
+            ends = [end.with_lateness(batch.tasks[0], waited_ms) for end in settlements]
         # Next: `DrainState.gather`, which settles.
-        self._outbox.put((batch, [end.with_lateness(tasks[end.token], waited_ms) for end in settlements]))
+        self._outbox.append((batch, ends))
 
     def _worked(self, batch: WorkBatch, waited_ms: int) -> list[Settlement]:
         if batch.target:
@@ -271,12 +362,15 @@ class WorkBatches:
             return self._runner.run(task) if granted else self._runner.later(task, HELD)
 
     def _finished(self, patience_s: float) -> Finished:
-        taken = []
+        if not self._outbox:
+            self._wait(patience_s)
         with suppress(Empty):
-            taken.append(self._outbox.get(timeout=patience_s) if patience_s else self._outbox.get_nowait())
             while True:
-                taken.append(self._outbox.get_nowait())
-        finished = [one for one in taken if one]
+                self._news.get_nowait()
+        finished = []
+        with suppress(IndexError):  # threads add to the other end
+            while True:
+                finished.append(self._outbox.popleft())
         for batch, settlements in finished:
             if batch.ahead:
                 self._begun.pop(batch.token, None)
@@ -284,6 +378,28 @@ class WorkBatches:
                 self.leases.drop({task.token for task in batch.tasks} - {end.token for end in settlements})
         self.in_flight -= len(finished)
         return finished
+
+    def _wait(self, patience_s: float) -> None:
+        """Wait for finished batches or `wake`; tasks that wait for one that should be instant get threads meanwhile."""
+        ends_at = time.monotonic() + patience_s
+        while (left_s := ends_at - time.monotonic()) > 0:
+            first = self._first() if self._called < self._threads.size else None
+            try:
+                self._news.get(timeout=min(left_s, RESCUE_S) if first else left_s)
+            except Empty:
+                if first and self._first() is first:
+                    self._call(2 * self._called)
+                if self._outbox:
+                    return
+            else:
+                return
+
+    def _first(self) -> WorkBatch | None:
+        """The batch that a thread begins next, None for none."""
+        try:
+            return self._unstarted[0]
+        except IndexError:
+            return None
 
     def _give_way(self) -> Finished:
         """Release the batches that wait behind slow ones, so that other processes may run them; reduce the slots.

@@ -54,7 +54,7 @@ def pauses(remaining_ms: Callable[[], int], most_ms: int) -> Iterator[bool]:
 
 # Tasks of broker messages: without lease and settlement.
 
-log = logging.getLogger("duecourse.engine")
+log = logging.getLogger("duecourse.running")
 
 Seal: TypeAlias = Callable[[Sequence[NewTask]], Sequence[NewTask]]
 """Makes tasks as the ledger keeps them."""
@@ -64,7 +64,7 @@ def run_messages(
     tasks: Mapping[str, Task],
     runner: Runner,
     threads: Threads,
-    store: Callable[[], "Ledger"],
+    ledger: Callable[[], "Ledger"],
     seal: Seal,
     parallel: int | None = None,
 ) -> dict[str, str]:
@@ -72,12 +72,12 @@ def run_messages(
 
     Returns those to be delivered again, by their keys, with the reasons. Done and Drop end a message, and so does Again
     once the ledger has the task back. After Retry or an exception the broker delivers it again, when it sees fit.
-    `store` is asked for only by a task that is to run again, and `seal` seals its credentials.
+    `ledger` is asked for only by a task that is to run again, and `seal` seals its credentials.
     """
     outbox: SimpleQueue[tuple[str, str]] = SimpleQueue()
 
     def work(name: str, task: Task) -> None:
-        outbox.put((name, _end(task, runner.run(task), store, seal)))
+        outbox.put((name, _end(task, runner.run(task), ledger, seal)))
 
     def begin(most: int | None) -> None:
         for name, task in islice(waiting, most):
@@ -91,7 +91,7 @@ def run_messages(
     return {name: problem for name, problem in ended if problem}
 
 
-def _end(task: Task, settlement: Settlement, store: Callable[[], "Ledger"], seal: Seal) -> str:
+def _end(task: Task, settlement: Settlement, ledger: Callable[[], "Ledger"], seal: Seal) -> str:
     """Reason why the message must be delivered again, or ""."""
     match settlement.ending:
         case Ending.DONE:
@@ -100,14 +100,14 @@ def _end(task: Task, settlement: Settlement, store: Callable[[], "Ledger"], seal
             log.error("task %s, delivered by a broker, is dropped: %s", task.id, settlement.detail)
             return ""
         case Ending.AGAIN:
-            return _give_back(task, settlement, store, seal)
+            return _give_back(task, settlement, ledger, seal)
     return settlement.detail or "the result could not be stored"
 
 
-def _give_back(task: Task, settlement: Settlement, store: Callable[[], "Ledger"], seal: Seal) -> str:
+def _give_back(task: Task, settlement: Settlement, ledger: Callable[[], "Ledger"], seal: Seal) -> str:
     """Add the task to the ledger until it is due again; a task that was added meanwhile under its id stays."""
     try:
-        [added] = store().add(seal([_anew(task, settlement)]))
+        [added] = ledger().add(seal([_anew(task, settlement)]))
         require(added.reply, task.queue, task.id, task.tenant)
     except DuecourseError as error:
         return f"the ledger did not accept it back: {error}"
@@ -147,7 +147,7 @@ class Worker:
 
     def __init__(
         self,
-        store: "Ledger",
+        ledger: "Ledger",
         runner: Runner,
         threads: Threads,
         remaining_ms: Callable[[], int],
@@ -156,7 +156,7 @@ class Worker:
         invocation: str = "",
         times: RunTimes | None = None,
     ) -> None:
-        self._store, self._runner, self._threads = store, runner, threads
+        self._ledger, self._runner, self._threads = ledger, runner, threads
         self._remaining_ms, self._step_ms = remaining_ms, step_ms
         self._at_once = min(threads.size, parallel or threads.size)
         self._waiting: deque[Task] = deque()
@@ -182,8 +182,8 @@ class Worker:
         another worker had begun or settled them, or lost their lease. `released` ones went back, because the time left
         is less than a run of their kind takes.
 
-        Where the store begins nothing, or does not take a settlement, it is tried again for the length of a lease and
-        while there is time. Raises StoreUnavailable or StoreMisused where it began nothing at all, and, when all have
+        If the store begins nothing, or does not take a settlement, it is asked again for the length of a lease, while
+        there is time. Raises StoreUnavailable or StoreMisused where it began nothing at all. Raises them when all have
         run, if it did not take a settlement.
         """
         self._waiting.extend(tasks)
@@ -228,11 +228,11 @@ class Worker:
         handed, leased = [task for task in tasks if task.target], [task for task in tasks if not task.target]
         mine: list[Task] = []
         if leased:  # by an engine that does not hand over for delivery alone
-            ends = self._store.extend(shard, list(map(Lease.of, leased)), lease_ms)
+            ends = self._ledger.extend(shard, list(map(Lease.of, leased)), lease_ms)
             mine += [replace(task, lease_expires_at=end) for task, end in zip(leased, ends, strict=True) if end]
         if handed:
             nonces = [begin_nonce(task.token, self._invocation, self._own[task.token]) for task in handed]
-            begun = self._store.begin(shard, list(map(Lease.of, handed)), lease_ms, nonces, self._fitting())
+            begun = self._ledger.begin(shard, list(map(Lease.of, handed)), lease_ms, nonces, self._fitting())
             mine += [one.under(task) for task, one in zip(handed, begun, strict=True) if one.token]
         self._counts[Settled.STALE] += len(tasks) - len(mine)
         return [replace(task, left_ms=self._remaining_ms, signal=Lost(until)) for task in mine]
@@ -288,7 +288,7 @@ class Worker:
     def _keep_alive(self) -> None:
         self._extend_at = self._next_step()
         for shard, tasks in grouped([task for task in self._running.values() if not task.lost], self._shard_of).items():
-            if not extend_leases(self._store, shard, tasks, self._lease_ms()):
+            if not extend_leases(self._ledger, shard, tasks, self._lease_ms()):
                 # A store that is back spares lapsed leases for some seconds only.
                 self._extend_at = min(self._extend_at, time.monotonic() + AGAIN_S)
 
@@ -298,7 +298,7 @@ class Worker:
         while self._unsettled and not isinstance(self._away, StoreUnavailable):
             shard, settlement = self._unsettled[0]  # it leaves the list once the store has it, and not before
             try:
-                self._counts[self._store.settle(shard, [settlement])[0]] += 1
+                self._counts[self._ledger.settle(shard, [settlement])[0]] += 1
             except (StoreUnavailable, StoreMisused) as error:
                 self._away = error
                 left.append((shard, settlement))
@@ -318,4 +318,4 @@ class Worker:
         return time.monotonic() + self._step_ms / STEPS / 1_000
 
     def _shard_of(self, task: Task) -> Shard:
-        return self._store.shard_of(task.queue, task.id, task.group)
+        return self._ledger.shard_of(task.queue, task.id, task.group)

@@ -40,8 +40,8 @@ class ScheduleFiles:
     has made. What it still adds, the higher one deletes once it settles.
     """
 
-    def __init__(self, store: "Ledger", record: "FileRecord", schedules: Schedules) -> None:
-        self._store = store
+    def __init__(self, ledger: "Ledger", record: "FileRecord", schedules: Schedules) -> None:
+        self._ledger = ledger
         self._record = record
         self._schedules = schedules.with_source(BY)
         self.is_over = False
@@ -126,8 +126,8 @@ class ScheduleFiles:
     def _delete_one(self, entry: Entry, number: int) -> bool:
         """Delete a schedule that a file with this number made, or an earlier one; False where there is none."""
         while True:
-            stored = self._store.schedule(entry.queue, entry.id, entry.tenant)
+            stored = self._ledger.schedule(entry.queue, entry.id, entry.tenant)
             if stored is None or not 0 < stored.schedule.file <= number:
                 return False
-            if self._store.drop_schedule(entry.queue, entry.id, entry.tenant, generation=stored.generation):
+            if self._ledger.drop_schedule(entry.queue, entry.id, entry.tenant, generation=stored.generation):
                 return True

@@ -70,14 +70,14 @@ class _FiringPlan(NamedTuple):
 class Firer:
     """Fires the due schedules of shards."""
 
-    def __init__(self, store: "Ledger", calendar: "Calendar") -> None:
-        self._store = store
+    def __init__(self, ledger: "Ledger", calendar: "Calendar") -> None:
+        self._ledger = ledger
         self._calendar = calendar
 
     def fire(self, shard: Shard, due: Sequence[StoredSchedule], now: int) -> None:
-        """Fire schedules of a shard that are due at `now` (epoch ms). Raises what the store raises."""
+        """Fire schedules of a shard that are due at `now` (epoch ms). Raises the errors of the ledger."""
         ready = [one for one in due if not self._restarted(one, now)]
-        self._store.fire(shard, [self.step(one, now)._replace(at=now) for one in ready])
+        self._ledger.fire(shard, [self.step(one, now)._replace(at=now) for one in ready])
 
     def _restarted(self, stored: StoredSchedule, now: int) -> bool:
         """Start a schedule now if it was added by a clock ahead of this one; else False.
@@ -92,7 +92,7 @@ class Firer:
         starting = replace(schedule, rule=_beginning(schedule.rule, now))
         progress = self._look_again(stored._replace(schedule=starting), now + 1).progress
         with suppress(QuotaExceeded, BeyondQuota):  # its tenant is over its bytes already: it begins as it is
-            return self._store.put_schedule(starting, progress, over=stored, at=now).put is Put.CHANGED
+            return self._ledger.put_schedule(starting, progress, seen=stored, at=now).put is Put.CHANGED
         return False
 
     def step(self, stored: StoredSchedule, now: int, last: int = NEVER) -> Firing:
@@ -272,10 +272,10 @@ MOST_STEPS = 100
 class ProgressPlanner:
     """Progress of schedules that callers write."""
 
-    def __init__(self, store: "Ledger", calendar: "Calendar") -> None:
-        self._store = store
+    def __init__(self, ledger: "Ledger", calendar: "Calendar") -> None:
+        self._ledger = ledger
         self._calendar = calendar
-        self._firer = Firer(store, calendar)
+        self._firer = Firer(ledger, calendar)
 
     def begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
         """Progress of a schedule whose times begin at `now`, without the times that it has fired."""
@@ -286,7 +286,7 @@ class ProgressPlanner:
 
         By another rule, times begin now, and what has passed by the former one fires first.
         """
-        was, before, now = stored.schedule, stored.progress, self._store.now()
+        was, before, now = stored.schedule, stored.progress, self._ledger.now()
         if before.nominal is not None and was.rule.ending_as(schedule.rule) == schedule.rule:
             return stored, self._going_on(stored, before.nominal, schedule, now)
         if (schedule.rule, schedule.limit) == (was.rule, was.limit):
@@ -318,15 +318,15 @@ class ProgressPlanner:
         Times that would wait for their pace get later due times. Times of a paused schedule are missed.
         """
         queue, id, tenant = stored.schedule.queue, stored.schedule.id, stored.schedule.tenant
-        shard, version = self._store.shard_of(queue, "", id), stored.progress.version
+        shard, version = self._ledger.shard_of(queue, "", id), stored.progress.version
         last, steps = now + stored.schedule.lead_ms, 0
         while stored.progress.nominal is not None and stored.progress.nominal <= last:
             if stored.schedule.paused or steps == MOST_STEPS:
                 step = self._firer.skip_until(stored, last)
             else:
                 step = self._firer.step(stored, max(now, stored.progress.next_at), last)
-            [fired] = self._store.fire(shard, [step._replace(at=now)])
-            again = self._store.schedule(queue, id, tenant)
+            [fired] = self._ledger.fire(shard, [step._replace(at=now)])
+            again = self._ledger.schedule(queue, id, tenant)
             if fired is Fired.STALE or again is None or again.progress.version != version:
                 return None
             stored, steps = again, steps + 1

@@ -10,11 +10,11 @@ from typing_extensions import TypedDict
 from duecourse.api.derived_models import (
     INSTANT,
     OF_ENUM,
-    Derived,
     Form,
+    VersionedChange,
     api_fields,
     asked,
-    changed,
+    changed_if_version,
     read_fields,
     show_fields,
     shown,
@@ -148,7 +148,7 @@ TIMES = [REPEAT, TIME_ZONE, START, GAP, FOLD]
 
 
 @with_fields(asked(TIMES))
-class TimesFields(Derived):
+class TimesFields(Strict):
     """Fields that make the times of a schedule."""
 
 
@@ -185,28 +185,17 @@ class AddSchedule(TimesFields):
         )
 
 
-@with_fields(changed([PAYLOAD, REPEAT, TIME_ZONE, START, UNTIL, GAP, FOLD, LIMIT, *POLICIES]))
-class ChangeSchedule(Derived):
+@with_fields(
+    changed_if_version("the schedule", [PAYLOAD, REPEAT, TIME_ZONE, START, UNTIL, GAP, FOLD, LIMIT, *POLICIES])
+)
+class ChangeSchedule(VersionedChange):
     """Body of `PATCH /schedules/{id}`: the fields to change, and `if_version` to change no other version."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "examples": [{"paused": True, "if_version": 1}]})
 
-    if_version: Annotated[int, Field(ge=1, strict=True)] | None = Field(
-        None, description="Version that the schedule must have; with another, nothing changes (409)."
-    )
-
-    @model_validator(mode="after")
-    def _changes_something(self) -> Self:
-        if not self.model_fields_set - {"if_version"}:
-            raise ValueError("needs a field to change")
-        if "repeat" in self.model_fields_set and self.repeat is None:
-            raise reject_fields("must be a JSON object", "repeat")
-        return self
-
     def changes(self) -> dict[str, Any]:
         """Fields of Schedule that change, those of its Rule under `rule`."""
-        own = read_fields(OWN, self, given=self.model_fields_set)
-        rule = read_fields(RULE, self, given=self.model_fields_set)
+        own, rule = self.read_given(OWN), self.read_given(RULE)
         return {**own, "rule": rule} if rule else own
 
 
@@ -362,6 +351,13 @@ class PassedView(TypedDict):
     ]
 
 
+USED = {
+    "gap_used": Annotated[Gap, about("Treatment in use: that of `gap`, or what `auto` means for this rule.", "shift")],
+    "fold_used": Annotated[
+        Fold, about("Treatment in use: that of `fold`, or what `auto` means for this rule.", "first")
+    ],
+}
+"""Fields of an answer that say how a rule with `auto` is read."""
 ScheduleView = TypedDict(
     "ScheduleView",
     {
@@ -369,12 +365,7 @@ ScheduleView = TypedDict(
         "queue": Annotated[str, about("Queue of the occurrences.", "default")],
         "kind": Annotated[str, about("Kind of the occurrences.", "webhook")],
         **shown([PAYLOAD, REPEAT, TIME_ZONE, START, UNTIL, LIMIT, GAP, FOLD]),  # type: ignore[misc]
-        "gap_used": Annotated[
-            Gap, about("Treatment in use: that of `gap`, or what `auto` means for this rule.", "shift")
-        ],
-        "fold_used": Annotated[
-            Fold, about("Treatment in use: that of `fold`, or what `auto` means for this rule.", "first")
-        ],
+        **USED,
         **shown(POLICIES),
         "file": NotRequired[Annotated[int, about("Number of the file of schedules that made it; absent for none.", 3)]],
         "version": Annotated[int, about("Version of the schedule: 1, and 1 more for each change by a caller.", 1)],

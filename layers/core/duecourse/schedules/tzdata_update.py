@@ -22,8 +22,8 @@ BACK_MS = [60_000 * 4**number for number in range(6)]
 class TzdataUpdater:
     """Schedules of a ledger, and the calendar of this process, which is opened where there are schedules."""
 
-    def __init__(self, store: "Ledger", calendar: Callable[[], "Calendar"]) -> None:
-        self._store = store
+    def __init__(self, ledger: "Ledger", calendar: Callable[[], "Calendar"]) -> None:
+        self._ledger = ledger
         self._calendar = calendar
         self._coming: Iterator[StoredSchedule] | None = None
         self.are_known = False
@@ -36,7 +36,7 @@ class TzdataUpdater:
         meanwhile is left alone.
         """
         least_ms, renewed = remaining_ms() // 2, 0
-        self._coming = self._coming or self._store.coming_schedules()
+        self._coming = self._coming or self._ledger.coming_schedules()
         try:
             for stored in self._coming:
                 renewed += self._renew(stored)
@@ -54,13 +54,13 @@ class TzdataUpdater:
         calendar = self._calendar()
         if not _is_of_older(progress, calendar) or isinstance(schedule.rule.repeat, Every) or schedule.of:
             return False
-        now = self._store.now()
+        now = self._ledger.now()
         if progress.next_at <= now:  # it fires as it is
             return False
         later = recomputed(stored, calendar)
         try:
             # Its version stays, for no caller changed it. The store does nothing if it was written since.
-            self._store.put_schedule(schedule, later, over=stored, at=now)
+            self._ledger.put_schedule(schedule, later, seen=stored, at=now)
         except QuotaExceeded:  # its tenant is over its bytes already: it fires as it is
             return False
         return True

@@ -84,21 +84,21 @@ class Schedules:
 
     def __init__(
         self,
-        store: "Ledger",
+        ledger: "Ledger",
         calendar: "Calendar",
         prepare: Callable[[NewTask], NewTask],
         by: str = "http",
         fits: Callable[[str, str], None] = _fits,
         runs: Callable[[str], bool] = _runs,
     ) -> None:
-        self._store = store
+        self._ledger = ledger
         self._calendar = calendar
         self._prepare = prepare
         self._fits = fits
         self._runs = runs
         self._by = by
         self._keyed: KeyedTry | None = None
-        self._planner = ProgressPlanner(store, calendar)
+        self._planner = ProgressPlanner(ledger, calendar)
 
     def with_source(self, by: str, keyed: KeyedTry | None = None) -> "Schedules":
         """The same verbs for another source of requests; `keyed` is the try of a request that carries a key."""
@@ -113,7 +113,7 @@ class Schedules:
 
     def now(self) -> int:
         """The store's own time (epoch ms)."""
-        return self._store.now()
+        return self._ledger.now()
 
     def add(self, schedule: Schedule) -> tuple[ScheduleStatus, bool]:
         """Add a schedule; the second value is False where the same one is there already, and nothing was changed.
@@ -123,10 +123,10 @@ class Schedules:
         """
         wanted = replace(schedule, by=self._by, added_by=self._mark or schedule.added_by)
         for _ in range(TRIES):
-            now = self._store.now()
+            now = self._ledger.now()
             starting = self.checked(wanted, now)
             progress = self._first(schedule, starting, now)
-            put, at = self._store.put_schedule(starting, progress, at=now)
+            put, at = self._ledger.put_schedule(starting, progress, at=now)
             if put is not Put.CONFLICT:
                 break
         else:  # the clock was put back each time
@@ -149,7 +149,7 @@ class Schedules:
         the same, and ABSENT where it `may_add` none. Raises InvalidInput and QuotaExceeded.
         """
         for _ in range(TRIES):
-            stored = self._store.schedule(schedule.queue, schedule.id, schedule.tenant)
+            stored = self._ledger.schedule(schedule.queue, schedule.id, schedule.tenant)
             if stored is None and not may_add():
                 return Put.ABSENT
             done = self._put_new(schedule) if stored is None else self._put_over(stored, schedule)
@@ -158,9 +158,9 @@ class Schedules:
         raise VersionConflict
 
     def _put_new(self, schedule: Schedule) -> Put | None:
-        now = self._store.now()
+        now = self._ledger.now()
         starting = self.checked(replace(schedule, by=self._by), now)
-        put, _ = self._store.put_schedule(starting, self._first(schedule, starting, now), at=now)
+        put, _ = self._ledger.put_schedule(starting, self._first(schedule, starting, now), at=now)
         return put if put is Put.CREATED else None
 
     def _put_over(self, stored: StoredSchedule, schedule: Schedule) -> Put | None:
@@ -202,7 +202,7 @@ class Schedules:
 
         The second value is the id after which the next page begins, "" for no more.
         """
-        page = self._store.schedules(queue, after, limit, tenant)
+        page = self._ledger.schedules(queue, after, limit, tenant)
         return [self._brief(one) for one in page.schedules if not one.schedule.of], page.next
 
     def change(
@@ -220,7 +220,7 @@ class Schedules:
             stored = self._read_stored(queue, id, tenant)
             if saw and saw != version_of(stored):
                 if stored.schedule.mark == mark:
-                    self._store.confirm(self._store.shard_of(queue, "", id))
+                    self._ledger.confirm(self._ledger.shard_of(queue, "", id))
                     return self._status(stored)
                 raise ChangedSince
             if if_version not in {None, stored.progress.version}:
@@ -241,12 +241,12 @@ class Schedules:
 
     def _write(self, stored: StoredSchedule, schedule: Schedule) -> bool:
         """Change a schedule that is there; False where it has fired, or was changed, meanwhile."""
-        now = self._store.now()
+        now = self._ledger.now()
         changed = self._planner.changed(stored, schedule)
         if changed is None:
             return False
         read, progress = changed
-        return self._store.put_schedule(schedule, progress, over=read, at=now).put is Put.CHANGED
+        return self._ledger.put_schedule(schedule, progress, seen=read, at=now).put is Put.CHANGED
 
     def _with(self, schedule: Schedule, changes: dict[str, Any]) -> Schedule:
         """A schedule with changes; only what they touch is checked, so that one whose kind is gone can be paused."""
@@ -266,7 +266,7 @@ class Schedules:
         A repeat leaves alone what was added under the id since the first try.
         """
         saw = self._first_saw(queue, id, tenant)
-        if not self._store.drop_schedule(queue, id, tenant, created_at=saw[0] if saw else None) and not saw:
+        if not self._ledger.drop_schedule(queue, id, tenant, created_at=saw[0] if saw else None) and not saw:
             raise self._absent(queue, id, tenant)
 
     def run(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> str:
@@ -279,18 +279,18 @@ class Schedules:
         if self._keyed:
             saw = self._keyed.first_saw(lambda: self._next_run(queue, id, tenant))
         for _ in range(TRIES):
-            stored = self._store.schedule(queue, id, tenant)
+            stored = self._ledger.schedule(queue, id, tenant)
             if saw and (stored is None or self._has_run(stored, saw)):
-                self._store.confirm(self._store.shard_of(queue, "", id))
+                self._ledger.confirm(self._ledger.shard_of(queue, "", id))
                 return occurrence_id(id, saw[1])
             if stored is None:
                 raise self._absent(queue, id, tenant)
-            now = self._store.now()
+            now = self._ledger.now()
             nominal = saw[1] if saw else self._free_time(stored.schedule, now)
             task = stored.schedule.occurrence(nominal, now)._replace(by=self._by)
             recent = (*stored.progress.recent, Occurrence(nominal, Became.LIVE))[-RECENT:]
             firing = Firing(stored, (task,), replace(stored.progress, recent=recent), by_hand=True, at=now)
-            [fired] = self._store.fire(self._store.shard_of(queue, "", id), [firing])
+            [fired] = self._ledger.fire(self._ledger.shard_of(queue, "", id), [firing])
             if fired is Fired.FIRED:
                 return task.id
         raise VersionConflict
@@ -302,7 +302,7 @@ class Schedules:
     def _next_run(self, queue: str, id: str, tenant: str) -> list[int]:
         """Instants: the add of a schedule, and the nominal time of a run of it. Raises TaskNotFound."""
         stored = self._read_stored(queue, id, tenant)
-        return [stored.created_at, self._free_time(stored.schedule, self._store.now())]
+        return [stored.created_at, self._free_time(stored.schedule, self._ledger.now())]
 
     def _has_run(self, stored: StoredSchedule, saw: list[int]) -> bool:
         """True if a run was added, or its schedule is another by now."""
@@ -320,11 +320,11 @@ class Schedules:
         """Add the occurrences from `span[0]` up to `span[1]` now, some each second; answers how many there are.
 
         An occurrence is not added again while its task is kept; a repeat adds nothing where the first try did.
-        Raises TaskNotFound, InvalidInput for over MAX_BACKFILL of them or one that is yet to come, and ScheduleExists
-        while a span with this beginning is being added.
+        Raises TaskNotFound. Raises InvalidInput for over MAX_BACKFILL of them, or for one that is yet to come. Raises
+        ScheduleExists while a span with this beginning is being added.
         """
         saw = self._first_saw(queue, id, tenant)
-        stored, now = self._read_stored(queue, id, tenant), self._store.now()
+        stored, now = self._read_stored(queue, id, tenant), self._ledger.now()
         since, to = span
         rule = _reaching(replace(stored.schedule.rule, until=to - 1), since)
         nominals = list(islice(self._calendar.times(rule, since - 1), MAX_BACKFILL + 1))
@@ -352,9 +352,9 @@ class Schedules:
             )
             progress = Progress(nominal=nominals[0], next_at=now, zones=self._calendar.version)
             if saw and (stored.created_at != saw[0] or self._was_filled(stored.schedule, nominals)):
-                self._store.confirm(self._store.shard_of(queue, "", id))
+                self._ledger.confirm(self._ledger.shard_of(queue, "", id))
                 return len(nominals)
-            put = self._store.put_schedule(filling, progress, at=now).put
+            put = self._ledger.put_schedule(filling, progress, at=now).put
             if put is Put.CONFLICT:  # the clock was put back meanwhile
                 return self.backfill(queue, id, span, overlap, tenant)
             if put is not Put.CREATED and not (saw and self._is_filled_by_this(filling)):
@@ -368,7 +368,7 @@ class Schedules:
         return any(task and task.is_of(mark) for task in tasks)
 
     def _is_filled_by_this(self, filling: Schedule) -> bool:
-        stored = self._store.schedule(filling.queue, filling.id, filling.tenant)
+        stored = self._ledger.schedule(filling.queue, filling.id, filling.tenant)
         return stored is not None and stored.schedule.mark == filling.mark
 
     def preview(self, asked: Preview) -> list[Upcoming]:
@@ -400,18 +400,18 @@ class Schedules:
         return self._planner.begun(starting, Progress(), now + 1 if asked.rule.starts_at == AT_ADD else now)
 
     def _absent(self, queue: str, id: str, tenant: str) -> TaskNotFound:
-        near = nearest(id, self._store.schedule_ids(queue, tenant))
+        near = nearest(id, self._ledger.schedule_ids(queue, tenant))
         return TaskNotFound(id, queue, tenant, what="schedule", near=near)
 
     def _read_stored(self, queue: str, id: str, tenant: str) -> StoredSchedule:
-        stored = self._store.schedule(queue, id, tenant)
+        stored = self._ledger.schedule(queue, id, tenant)
         if stored is None:
             raise self._absent(queue, id, tenant)
         return stored
 
     def _brief(self, stored: StoredSchedule) -> ScheduleStatus:
         """A schedule of a list, without its occurrences that passed."""
-        schedule, progress, now = stored.schedule, stored.progress, self._store.now()
+        schedule, progress, now = stored.schedule, stored.progress, self._ledger.now()
         throttle = self._throttle(schedule) if progress.next_at <= now else Throttle(now=now)
         upcoming = self._upcoming(schedule, progress, now, 1)
         return ScheduleStatus(
@@ -419,7 +419,7 @@ class Schedules:
         )
 
     def _status(self, stored: StoredSchedule) -> ScheduleStatus:
-        schedule, progress, now = stored.schedule, stored.progress, self._store.now()
+        schedule, progress, now = stored.schedule, stored.progress, self._ledger.now()
         upcoming = self._upcoming(schedule, progress, now, SHOWN)
         tasks = [self._live(schedule, one) for one in progress.recent]
         recent = [_as_passed(schedule, *one) for one in zip(progress.recent, tasks, strict=True)]
@@ -428,8 +428,8 @@ class Schedules:
         return ScheduleStatus(schedule, progress, stored.created_at, tuple(upcoming), tuple(reversed(recent)), reason)
 
     def _throttle(self, schedule: Schedule, task: Task | None = None) -> Throttle:
-        shard = self._store.shard_of(schedule.queue, "", schedule.series)
-        return self._store.throttle(shard, schedule.tenant, task)
+        shard = self._ledger.shard_of(schedule.queue, "", schedule.series)
+        return self._ledger.throttle(shard, schedule.tenant, task)
 
     def _upcoming(self, schedule: Schedule, progress: Progress, now: int, count: int) -> list[Upcoming]:
         if progress.next_at == NEVER or progress.nominal is None:
@@ -444,7 +444,7 @@ class Schedules:
         return self._task(schedule, occurrence_id(schedule.series, one.nominal)) if one.became is Became.LIVE else None
 
     def _task(self, schedule: Schedule, id: str) -> Task | None:
-        return self._store.get(schedule.queue, id, schedule.tenant)
+        return self._ledger.get(schedule.queue, id, schedule.tenant)
 
 
 def shown_times(calendar: "Calendar", time_zone: str, times: Iterable[tuple[int, int]], since: int) -> list[Upcoming]:

@@ -35,7 +35,7 @@ WRONG = {
     "InvalidRequestException": "names a secret that cannot be read, such as one that is marked for deletion",
 }
 """Errors that stay until somebody changes something; any other may pass."""
-log = logging.getLogger("duecourse.secrets")
+log = logging.getLogger("duecourse.services")
 
 
 class Unreadable(Exception):

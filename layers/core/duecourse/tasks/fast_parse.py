@@ -14,7 +14,7 @@ from duecourse.api.fields import field_errors, parse_deadline, read
 from duecourse.api.kind_payloads import NotifyDone, check_payload
 from duecourse.api.request import HTTP
 from duecourse.base.ids import ID_PATTERN, new_id
-from duecourse.base.json_text import MAX_DEPTH, deeper_than, dump_json
+from duecourse.base.json_text import dump_json, is_too_deep
 from duecourse.base.times import parse_duration, parse_instant
 from duecourse.base.variables import NAME
 from duecourse.errors import MAX_ERRORS, FieldError, InvalidInput
@@ -133,8 +133,7 @@ def _payload(value: Any) -> str:
     short = text.isascii() and len(text) <= MAX_PAYLOAD_BYTES
     if not short and len(text.encode()) > MAX_PAYLOAD_BYTES:
         raise NeedsFullValidation
-    # It nests no deeper than it has brackets, those in texts among them.
-    if text.count("{") + text.count("[") > MAX_DEPTH and deeper_than(MAX_DEPTH, value):
+    if is_too_deep(text, value):
         raise NeedsFullValidation
     return text
 
@@ -204,8 +203,3 @@ if TYPE_CHECKING:
 else:
     TaskBody = Annotated[AddTask, WrapValidator(_parse_body)]
     BatchBody = Annotated[AddBatch, WrapValidator(_parse_batch_body)]
-
-
-def assign_tenant(task: NewTask, tenant: str, name: Callable[[], str]) -> NewTask:
-    """A task of such a body as its tenant's, with an id of `name` where none was given."""
-    return task if task.id and tenant == task.tenant else task._replace(id=task.id or name(), tenant=tenant)

@@ -5,7 +5,7 @@ from base64 import urlsafe_b64decode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, replace
-from typing import Annotated, Any, NotRequired, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +21,6 @@ from typing_extensions import TypedDict
 
 from duecourse.api.derived_models import (
     INSTANT,
-    Derived,
     Form,
     api_fields,
     asked,
@@ -53,7 +52,7 @@ from duecourse.api.kind_payloads import NotifyDone, NotifyView, check_payload, s
 from duecourse.api.request import parse_body
 from duecourse.base.event_reader import Received
 from duecourse.base.ids import new_id
-from duecourse.base.json_text import MAX_DEPTH, Json, deeper_than, dump_json, load_json
+from duecourse.base.json_text import Json, dump_json, is_too_deep, load_json
 from duecourse.base.masking import MASK, is_suspect, masked_error, masked_payload
 from duecourse.base.times import format_instant
 from duecourse.errors import BeyondQuota, Conflict, FieldError, InvalidInput, QuotaExceeded, TaskDamaged
@@ -85,8 +84,12 @@ RETRY = tuple(api_fields(RetryPolicy).values())
 
 
 @with_fields(asked(RETRY))
-class Retry(Derived):
+class Retry(Strict):
     """Attempts and backoff of a failing task."""
+
+    if TYPE_CHECKING:
+        backoff: int
+        max_backoff: int
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -134,13 +137,18 @@ FIELDS = [_DESCRIBED[name] for name in dict.fromkeys((*_FIRST, *_DESCRIBED))]
 
 # Other fields: those that NewTask describes (ledger/task.py); `derived_models` adds them.
 @with_fields(asked(FIELDS))
-class AddTask(Derived):
+class AddTask(Strict):
     """Body of `POST /tasks`: the work, its due time and its retries.
 
     Without `due_at` and `delay` the task is due at once.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE], "not": requires("due_at", "delay")})
+
+    if TYPE_CHECKING:
+        due_at: int | None
+        delay: int | None
+        deadline: Deadline | None
 
     id: TaskId = Field(
         default_factory=str,
@@ -300,6 +308,7 @@ class AddAnswer(TaskAnswer):
 
 def show_task(task: Task) -> TaskView:
     """A task in the words of the HTTP API."""
+    payload, history, error = show_payload(task), [_show_run(run) for run in task.history], task.error
     view = TaskView(
         id=task.id,
         queue=task.queue,
@@ -310,22 +319,22 @@ def show_task(task: Task) -> TaskView:
         attempt=task.attempt,
         max_attempts=task.retry.max_attempts,
         created_at=format_instant(task.created_at),
-        payload=show_payload(task),
-        history=[_show_run(run) for run in task.history],
+        payload=payload,
+        history=history,
     )
     if task.notify:
         view["notify_done"] = show_notify(task.notify)
     if task.result_json and not task.kept_at:
         view["result"] = _shown(task.result_json)
-    if task.error:
-        view["error"] = masked_error(task.error)
+    if error:
+        view["error"] = masked_error(error)
     return view
 
 
 def show_payload(task: Task) -> Any:
     """A payload without a caller's credentials; a damaged one, or one that nests too deep, as text or not at all."""
     with suppress(TaskDamaged):
-        if not deeper_than(MAX_DEPTH, value := task.payload):
+        if not is_too_deep(task.payload_json, value := task.payload):
             return masked_payload(task.kind, value)
     return MASK if task.payload_json.startswith(SEALED) or is_suspect(task.payload_json) else task.payload_json
 
@@ -333,7 +342,7 @@ def show_payload(task: Task) -> Any:
 def _shown(text: str) -> Any:
     # What came by another way may nest too deep for the router's serializer: better as text than as a 500.
     with suppress(TaskDamaged):
-        if not deeper_than(MAX_DEPTH, value := load_json(text, "result")):
+        if not is_too_deep(text, value := load_json(text, "result")):
             return value
     return text
 
@@ -347,8 +356,6 @@ def _show_run(run: Run) -> RunView:
 # The request and answer of `/tasks/batch`.
 
 MAX_BATCH = 1_000
-MAX_BATCH_BYTES = 6 * 1024 * 1024
-"""Maximum size of a request at Lambda, the event around it included."""
 
 
 class AddBatch(Strict):

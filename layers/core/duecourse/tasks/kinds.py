@@ -1,4 +1,4 @@
-"""Kinds that a caller may ask for, and places that a task names: checked before the ledger has the task."""
+"""Kinds that a caller may ask for, and the calls that a task makes: checked before the ledger has the task."""
 
 import json
 import re
@@ -7,9 +7,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
 from duecourse.base.json_text import Json
-from duecourse.base.times import format_instant
+from duecourse.base.times import format_duration, format_instant, parse_duration
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.ledger.operations import Deployed
+from duecourse.ledger.query import KIND as POLL
+from duecourse.ledger.query import MAX_DEADLINE_MS
 from duecourse.ledger.task import NewTask, Notify, is_url
 
 if TYPE_CHECKING:
@@ -143,7 +145,7 @@ def _reject(field: str, problem: str) -> NoReturn:
     raise InvalidInput([FieldError(field, problem)])
 
 
-# Places that a task names: each is checked, as far as nothing is looked up, before the ledger has the task.
+# Calls that a task makes: where they go, as far as nothing is looked up, and how often and how long a poll asks.
 
 UrlPolicy: TypeAlias = Callable[[str, Mapping[str, str]], str]
 """Reason why no call with these headers may go to this URL, or ""."""
@@ -153,10 +155,19 @@ URL_KINDS = frozenset({"poll", "webhook"})
 """Kinds whose payload names a URL."""
 
 
-def check_urls(task: NewTask, url_policy: UrlPolicy) -> None:
-    """Return if calls may go where the task's payload and its notification say. Raises InvalidInput."""
-    if problems := list(_url_problems(task, url_policy)):
+def check_calls(task: NewTask, url_policy: UrlPolicy, least_ms: int, now: Callable[[], int]) -> None:
+    """Return if calls may go where the task's payload and its notification say.
+
+    A poll may ask each `least_ms`, and for a year at most. Raises InvalidInput, with every wrong field.
+    """
+    if problems := list(_call_problems(task, url_policy, least_ms, now)):
         raise InvalidInput(problems)
+
+
+def check_interval(field: str, payload: Json, least_ms: int) -> None:
+    """Return if a poll's payload asks no more often than each `least_ms`. Raises InvalidInput, naming the field."""
+    if problem := _too_often(payload, least_ms):
+        raise InvalidInput([FieldError(field, problem)])
 
 
 def check_url(field: str, url: str, headers: Mapping[str, str], url_policy: UrlPolicy) -> None:
@@ -177,12 +188,33 @@ def known_headers(payload: Mapping[str, Json]) -> dict[str, str]:
     return {**headers, "authorization": ""} if payload.get("auth") else headers
 
 
-def _url_problems(task: NewTask, url_policy: UrlPolicy) -> Iterator[FieldError]:
+def _call_problems(task: NewTask, url_policy: UrlPolicy, least_ms: int, now: Callable[[], int]) -> Iterator[FieldError]:
     if task.kind in URL_KINDS:
         payload = json.loads(task.payload)  # with a URL, unless a test made the task
         if "url" in payload and (problem := url_policy(payload["url"], known_headers(payload))):
             yield FieldError("payload.url", problem)
+        if task.kind == POLL:
+            yield from _poll_problems(task, payload, least_ms, now)
     if task.notify and is_url(task.notify):
         notify = Notify.of(task.notify)
         if problem := url_policy(notify.address, known_headers({"auth": notify.auth})):
             yield FieldError("notify_done.url", problem)
+
+
+def _poll_problems(task: NewTask, payload: Json, least_ms: int, now: Callable[[], int]) -> Iterator[FieldError]:
+    if problem := _too_often(payload, least_ms):
+        yield FieldError("payload.interval", problem)
+    if _lasts_ms(task, now) > MAX_DEADLINE_MS:
+        yield FieldError("deadline", f"must be at most {format_duration(MAX_DEADLINE_MS)} after the due time of a poll")
+
+
+def _too_often(payload: Json, least_ms: int) -> str:
+    if "interval" not in payload or parse_duration(payload["interval"]) >= least_ms:  # a test's task may have none
+        return ""
+    return f"must be at least {format_duration(least_ms)}, which DUECOURSE_POLL_INTERVAL sets"
+
+
+def _lasts_ms(task: NewTask, now: Callable[[], int]) -> int:
+    if task.deadline_at is None:
+        return task.deadline_ms or 0
+    return task.deadline_at - (now() + task.delay_ms if task.due_at is None else task.due_at)

@@ -1,5 +1,6 @@
 """`/tasks`: add one or many, list, show, explain, move, replay, cancel."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
@@ -9,7 +10,8 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from duecourse.api.authorization import Role
 from duecourse.api.fields import DeadlineField, ErrorText, Name
 from duecourse.api.request import app, current_request, request_source, tenant
-from duecourse.api.router import Force, Id, Queue, answer, count_added, needs, rejects
+from duecourse.api.router import Force, Id, Queue, answer, needs, rejects
+from duecourse.base.metrics import AddedLine, measure
 from duecourse.errors import (
     BeyondQuota,
     ChangedSince,
@@ -25,12 +27,11 @@ from duecourse.errors import (
 )
 from duecourse.ledger.many_tasks import TaskFilter
 from duecourse.ledger.operations import Move
-from duecourse.ledger.task import DEFAULT_QUEUE, AddResult, Status
-from duecourse.tasks.fast_parse import BatchBody, TaskBody, assign_tenant
+from duecourse.ledger.task import DEFAULT_QUEUE, AddResult, NewTask, Status
+from duecourse.tasks.fast_parse import BatchBody, TaskBody
 from duecourse.tasks.http import (
     DEFAULT_PAGE,
     ERROR,
-    MAX_BATCH_BYTES,
     SINCE,
     AddAnswer,
     BatchAnswer,
@@ -49,9 +50,6 @@ from duecourse.tasks.http import (
 )
 from duecourse.tasks.verbs import Tasks
 
-BODY_BYTES = {"/tasks/batch": MAX_BATCH_BYTES}
-"""Routes whose body may be larger than elsewhere, with the limit."""
-
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
@@ -60,13 +58,20 @@ def _tasks() -> Tasks:
     return app().tasks.with_source(request_source(), current_request().keyed)
 
 
+def assign_tenant(task: NewTask, tenant: str, name: Callable[[], str]) -> NewTask:
+    """The task of a body as its tenant's, with an id of `name` where none was given."""
+    return task if task.id and tenant == task.tenant else task._replace(id=task.id or name(), tenant=tenant)
+
+
 @router.post("/tasks")
 @needs(Role.CALLER)
 @rejects(TaskScheduled, TaskLeased, TaskDead, PastDeadline, ChangedSince, QuotaExceeded, BeyondQuota)
 def add_task(body: Annotated[TaskBody, Body()]) -> Response[AddAnswer]:
     """Add a task; 201 if it is new, 200 if the id already exists."""
-    added = _tasks().add(assign_tenant(body, tenant(), current_request().new_id))
-    count_added(int(added.created))
+    request = current_request()
+    task = assign_tenant(body, request.tenant, request.new_id)
+    added = _tasks().add(task)
+    measure(AddedLine(Added=int(added.created)))
     return answer(201 if added.created else 200, {"task": show_task(added.task), "created": added.created})
 
 
@@ -75,9 +80,10 @@ def add_task(body: Annotated[TaskBody, Body()]) -> Response[AddAnswer]:
 @rejects()
 def add_tasks(body: Annotated[BatchBody, Body()]) -> BatchAnswer:
     """Add up to 1,000 tasks. A wrong field rejects all of them; an id's state or a quota rejects one."""
-    new_tasks = [assign_tenant(task, tenant(), current_request().new_id) for task in body]
+    request = current_request()
+    new_tasks = [assign_tenant(task, request.tenant, request.new_id) for task in body]
     items = _tasks().add_many(new_tasks)
-    count_added(sum(isinstance(item, AddResult) and item.created for item in items))
+    measure(AddedLine(Added=sum(isinstance(item, AddResult) and item.created for item in items)))
     return show_batch([task.id for task in new_tasks], items)
 
 
@@ -95,7 +101,7 @@ def list_tasks(
     limit: Annotated[PageLimit, Query(description="Maximum number of tasks.")] = DEFAULT_PAGE,
 ) -> PageAnswer:
     """List the tasks of a queue, by state and time."""
-    wanted = TaskFilter(state, kind or "", group or "", error or "", since_at(since, app().store.now))
+    wanted = TaskFilter(state, kind or "", group or "", error or "", since_at(since, app().ledger.now))
     return show_page(app().tasks.page(queue, wanted, start_of(cursor, wanted), limit, tenant()))
 
 

@@ -1,7 +1,6 @@
 """Operations of callers on tasks, one or many; tasks from watched keys; the content of completion notifications."""
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache
@@ -11,7 +10,7 @@ from duecourse import errors
 from duecourse.base.batches import batched
 from duecourse.base.json_text import Json, dump_json
 from duecourse.base.masking import masked_error
-from duecourse.base.times import format_duration, format_instant, parse_duration
+from duecourse.base.times import format_instant
 from duecourse.errors import DuecourseError, FieldError, InvalidInput, TaskDamaged, TaskNotFound, bounded
 from duecourse.guard.seals import Seals
 from duecourse.ledger.many_tasks import (
@@ -40,7 +39,7 @@ from duecourse.ledger.operations import (
     TaskSnapshot,
     Version,
 )
-from duecourse.ledger.query import KIND, LEAST_INTERVAL_MS, MAX_DEADLINE_MS
+from duecourse.ledger.query import LEAST_INTERVAL_MS
 from duecourse.ledger.schedule import Purge, Purged
 from duecourse.ledger.task import (
     DEAD,
@@ -61,49 +60,10 @@ from duecourse.ledger.task import (
 )
 from duecourse.ledger.timeline import Why, timeline, waiting
 from duecourse.ledger.watched_keys import ExpiredKey, Watch
-from duecourse.tasks.kinds import Kinds, UrlPolicy, check_urls
+from duecourse.tasks.kinds import Kinds, UrlPolicy, check_calls
 
 if TYPE_CHECKING:
     from duecourse.ledger.store.ledger import Ledger
-
-# Verbs of callers on tasks: add, show, move, cancel, replay; one task or many, or for a watched key.
-
-# Bounds of a new poll: its interval and its deadline.
-
-
-def check_poll(task: NewTask, least_ms: int, now: Callable[[], int]) -> None:
-    """Return if a task, where it is a poll, asks no more often than each `least_ms`, and for a year at most.
-
-    Raises InvalidInput.
-    """
-    if task.kind == KIND and (problems := list(_poll_problems(task, least_ms, now))):
-        raise InvalidInput(problems)
-
-
-def check_interval(field: str, payload: Json, least_ms: int) -> None:
-    """Return if a poll's payload asks no more often than each `least_ms`. Raises InvalidInput, naming the field."""
-    if problem := _too_often(payload, least_ms):
-        raise InvalidInput([FieldError(field, problem)])
-
-
-def _poll_problems(task: NewTask, least_ms: int, now: Callable[[], int]) -> Iterator[FieldError]:
-    if problem := _too_often(json.loads(task.payload), least_ms):
-        yield FieldError("payload.interval", problem)
-    if _lasts_ms(task, now) > MAX_DEADLINE_MS:
-        yield FieldError("deadline", f"must be at most {format_duration(MAX_DEADLINE_MS)} after the due time of a poll")
-
-
-def _too_often(payload: Json, least_ms: int) -> str:
-    if "interval" not in payload or parse_duration(payload["interval"]) >= least_ms:  # a test's task may have none
-        return ""
-    return f"must be at least {format_duration(least_ms)}, which DUECOURSE_POLL_INTERVAL sets"
-
-
-def _lasts_ms(task: NewTask, now: Callable[[], int]) -> int:
-    if task.deadline_at is None:
-        return task.deadline_ms or 0
-    return task.deadline_at - (now() + task.delay_ms if task.due_at is None else task.due_at)
-
 
 # Verbs of callers on tasks: add, show, move, cancel, replay.
 
@@ -157,10 +117,10 @@ def stored(ledger: "Ledger", queue: str, id: str, tenant: str) -> Task:
     return task
 
 
-def add_all(store: "Ledger", tasks: Sequence[NewTask], seals: Seals | None) -> list[Reply]:
-    """Results of any number of tasks, added as many at a time as a store takes; without `seals` they stay in clear."""
+def add_all(ledger: "Ledger", tasks: Sequence[NewTask], seals: Seals | None) -> list[Reply]:
+    """Replies to any number of tasks, added in parts that the ledger takes; without `seals` they stay in clear."""
     batches = batched(tasks, MAX_ADD)
-    return [added.reply for some in batches for added in store.add(seals.sealed(some) if seals else some)]
+    return [added.reply for some in batches for added in ledger.add(seals.sealed(some) if seals else some)]
 
 
 class AddedMessages(NamedTuple):
@@ -180,7 +140,7 @@ class Tasks:
 
     def __init__(
         self,
-        store: "Ledger",
+        ledger: "Ledger",
         results: Results | None,
         kinds: Kinds,
         url_policy: UrlPolicy,
@@ -188,7 +148,7 @@ class Tasks:
         least_interval_ms: int = LEAST_INTERVAL_MS,
         results_at: Callable[[str], Results] | None = None,
     ) -> None:
-        self._store = store
+        self._ledger = ledger
         self._results = results
         self._kinds = kinds
         self._url_policy = url_policy
@@ -210,7 +170,7 @@ class Tasks:
         A repeat adds nothing where an earlier try did, and has the same answer. It leaves alone tasks that were added
         since the first try; a task with `on_duplicate` reject then raises ChangedSince.
         """
-        [item] = self._add([self._prepare(task, self._store.now)])
+        [item] = self._add([self._prepare(task, self._ledger.now)])
         if isinstance(item, DuecourseError):
             raise item
         return item
@@ -221,7 +181,7 @@ class Tasks:
         A wrong field rejects them all. For a repeat see `add`. Raises InvalidInput, with every wrong field, and
         StoreUnavailable: as PartlyAdded, which lists the tasks, where the store has some of them.
         """
-        now = cache(self._store.now)  # asked for once, and only where a deadline needs it
+        now = cache(self._ledger.now)  # asked for once, and only where a deadline needs it
         ready, wrong = [], []
         for index, task in enumerate(tasks):
             try:
@@ -234,8 +194,9 @@ class Tasks:
 
     def _add(self, ready: Sequence[NewTask]) -> list[Item]:
         since, mark = (self._keyed.since, self._keyed.mark()) if self._keyed else (0, b"")
-        answers = self._store.add(self._seals.sealed(ready), echo=True, since=since, mark=mark)
-        return [_result(one) for one in answers]
+        # Without a key there is nothing to seal: `_prepare` has rejected each credential.
+        sealed = self._seals.sealed(ready) if self._seals.are_possible else ready
+        return [_result(one) for one in self._ledger.add(sealed, echo=True, since=since, mark=mark)]
 
     def runs(self, kind: str) -> bool:
         """True if a function or worker is known to run tasks of this kind."""
@@ -247,7 +208,7 @@ class Tasks:
 
     def prepared(self, task: NewTask) -> NewTask:
         """A task as an add would write it; nothing is added. Raises InvalidInput."""
-        return self._prepare(task, self._store.now)
+        return self._prepare(task, self._ledger.now)
 
     def add_messages(self, messages: Mapping[str, TaskMessage]) -> AddedMessages:
         """Add the tasks of messages; rejected ones are left out and returned with their errors.
@@ -257,20 +218,20 @@ class Tasks:
         ready, rejected = {}, {}
         for name, message in messages.items():
             try:
-                task = self._prepare(message.task, self._store.now)._replace(by="message")
+                task = self._prepare(message.task, self._ledger.now)._replace(by="message")
             except InvalidInput as error:
                 rejected[name] = str(error)
                 continue
-            if not (message.once and self._store.get(task.queue, task.id)):
+            if not (message.once and self._ledger.get(task.queue, task.id)):
                 ready[name] = task
-        replies = add_all(self._store, list(ready.values()), self._seals)
+        replies = add_all(self._ledger, list(ready.values()), self._seals)
         answers = zip(ready, map(rejection, replies), strict=True)
         rejected |= {name: str(error) for name, error in answers if error}
         return AddedMessages(replies.count(Reply.CREATED), rejected)
 
     def get(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
         """One task with its result, from the ledger or a results table. Raises TaskNotFound and ResultsUnavailable."""
-        task = stored(self._store, queue, id, tenant)
+        task = stored(self._ledger, queue, id, tenant)
         if task.status is not Status.DONE:
             return task
         results = self._results or (self._results_at(task.kept_at) if task.kept_at and self._results_at else None)
@@ -291,7 +252,7 @@ class Tasks:
         if self._keyed:
             seen = self._first_saw(self._keyed, queue, move.id, tenant)
             move = move._replace(mark=self._keyed.mark(move.id), seen=seen.version if self._keyed.is_repeat else None)
-        [reply] = self._store.move(queue, [move], tenant)
+        [reply] = self._ledger.move(queue, [move], tenant)
         require(reply, queue, move.id, tenant)
         return self.get(queue, move.id, tenant)
 
@@ -303,11 +264,11 @@ class Tasks:
         seen = self._first_saw(self._keyed, queue, id, tenant) if self._keyed else None
         is_repeat = self._keyed is not None and self._keyed.is_repeat
         newest = seen.version.generation if seen and is_repeat else None
-        [reply] = self._store.cancel(queue, [id], force=force, tenant=tenant, by=self._by, newest=newest)
+        [reply] = self._ledger.cancel(queue, [id], force=force, tenant=tenant, by=self._by, newest=newest)
         if seen and is_repeat and reply in ENDED_ALREADY:
             may_cancel = seen.status in {Status.SCHEDULED, Status.DEAD} or (force and seen.status is Status.LEASED)
             reply = Reply.OK if may_cancel else Reply(seen.status)
-            self._store.confirm(self._store.shard_of(queue, id))
+            self._ledger.confirm(self._ledger.shard_of(queue, id))
         require(reply, queue, id, tenant)
 
     def replay(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Task:
@@ -316,12 +277,12 @@ class Tasks:
         A repeat replays no task that was replayed, or added again, since the first try.
         """
         seen = self._first_saw(self._keyed, queue, id, tenant) if self._keyed else None
-        dead = stored(self._store, queue, id, tenant)
+        dead = stored(self._ledger, queue, id, tenant)
         again = [seen.version] if seen and self._keyed and self._keyed.is_repeat else []
-        [reply] = self._store.replay(queue, [id], tenant, deadlines_ms=[deadline_ms(dead)], by=self._by, seen=again)
+        [reply] = self._ledger.replay(queue, [id], tenant, deadlines_ms=[deadline_ms(dead)], by=self._by, seen=again)
         if seen and reply is Reply.CHANGED:
             reply = Reply.OK if seen.status is Status.DEAD else Reply(seen.status)
-            self._store.confirm(self._store.shard_of(queue, id, dead.group))
+            self._ledger.confirm(self._ledger.shard_of(queue, id, dead.group))
         require(reply, queue, id, tenant)
         return self.get(queue, id, tenant)
 
@@ -329,7 +290,7 @@ class Tasks:
         """The task as the first try of the request saw it. Raises TaskNotFound."""
 
         def look() -> list[Any]:
-            seen = self._store.seen(queue, id, tenant)
+            seen = self._ledger.seen(queue, id, tenant)
             if seen is None:
                 raise TaskNotFound(id, queue, tenant)
             return [*seen.version, seen.status]
@@ -341,12 +302,12 @@ class Tasks:
         self, queue: str, wanted: TaskFilter, after: PagePosition | None, limit: int, tenant: str = DEFAULT_TENANT
     ) -> Page:
         """A page of a queue's tasks after `after`, without results that are kept in a results table."""
-        return self._store.page(queue, wanted, after, limit, tenant)
+        return self._ledger.page(queue, wanted, after, limit, tenant)
 
     def why(self, queue: str, id: str, tenant: str = DEFAULT_TENANT) -> Why:
         """History and current wait of a task. Raises TaskNotFound."""
-        task = stored(self._store, queue, id, tenant)
-        throttle = self._store.throttle(self._store.shard_of(queue, id, task.group), tenant, task)
+        task = stored(self._ledger, queue, id, tenant)
+        throttle = self._ledger.throttle(self._ledger.shard_of(queue, id, task.group), tenant, task)
         return Why(task, timeline(task), waiting(task, throttle))
 
     def replay_dead(self, queue: str, request: Replay, tenant: str = DEFAULT_TENANT) -> Replayed:
@@ -363,7 +324,7 @@ class Tasks:
         replies = [Reply.OK] * len(ids)
         if not request.dry_run:
             again = [Version(one[1], one[2]) for one in plan["dead"]] if keyed and keyed.is_repeat else []
-            replies = self._store.replay(
+            replies = self._ledger.replay(
                 queue, ids, tenant, delays_ms=delays, deadlines_ms=ends, by=self._by, seen=again
             )
         replayed = [
@@ -382,13 +343,13 @@ class Tasks:
         """The dead tasks of a replay as JSON: id, version and time to the deadline of each, and the place behind."""
         dead, after = self._dead(queue, request, tenant)
         rows = [[task.id, task.generation, task.due_at, deadline_ms(task)] for task in dead]
-        return {"dead": rows, "next": after, "now": self._store.now()}
+        return {"dead": rows, "next": after, "now": self._ledger.now()}
 
     def _dead(self, queue: str, request: Replay, tenant: str) -> tuple[list[Task], PagePosition | None]:
         """The oldest dead tasks, at most as many as asked for, and the place after which there may be more."""
         wanted, found, after = TaskFilter(Status.DEAD, request.kind, error=request.error), list[Task](), request.after
         for _ in range(MAX_LOOKS):
-            page = self._store.page(queue, wanted, after, min(MAX_PAGE, request.limit - len(found)), tenant)
+            page = self._ledger.page(queue, wanted, after, min(MAX_PAGE, request.limit - len(found)), tenant)
             found, after = found + page.tasks, page.next
             if after is None or len(found) == request.limit:
                 break
@@ -399,9 +360,9 @@ class Tasks:
         if task.notify and not is_url(task.notify):
             self._kinds.check_receiver(Notify.of(task.notify).address, shown=shown)
         self._kinds.check(task.kind, shown=shown)
-        check_urls(task, self._url_policy)
-        check_poll(task, self._least_interval_ms, now)
-        self._seals.check_task(task)
+        check_calls(task, self._url_policy, self._least_interval_ms, now)
+        if not self._seals.are_possible:  # else `_add` seals each credential
+            self._seals.check_task(task)
         if task.deadline_at is None and task.deadline_ms is None:
             deadline_ms = DEADLINES_MS.get(task.kind)
             ready = deadline_ms is None and task.by == self._by
@@ -431,8 +392,8 @@ def _ends_before_due(task: NewTask, now: Callable[[], int]) -> bool:
 class BulkActions:
     """Operations on many tasks or schedules of a queue."""
 
-    def __init__(self, store: "Ledger") -> None:
-        self._store = store
+    def __init__(self, ledger: "Ledger") -> None:
+        self._ledger = ledger
 
     def act(
         self, queue: str, request: Bulk, after: BulkProgress | None, tenant: str, by: str, keyed: KeyedTry | None = None
@@ -443,18 +404,18 @@ class BulkActions:
         on tasks that were there when the first try counted: a repeat takes no others.
         """
         if keyed is None or request.act is Act.COUNT:
-            return self._store.bulk(queue, request, after, tenant, by=by)
+            return self._ledger.bulk(queue, request, after, tenant, by=by)
 
         def look() -> list[Any]:
-            now = self._store.now()
-            found = self._store.bulk(queue, request._replace(act=Act.COUNT, before=now), after, tenant)
+            now = self._ledger.now()
+            found = self._ledger.bulk(queue, request._replace(act=Act.COUNT, before=now), after, tenant)
             return [now, *found]
 
         before, count, reached = keyed.first_saw(look)
         until = BulkProgress(reached[0], Status(reached[1]), *reached[2:]) if reached else None
         request, acted, place = request._replace(before=before, until=until), 0, after
         while acted < count:
-            done = self._store.bulk(queue, request._replace(limit=count - acted), place, tenant, by=by)
+            done = self._ledger.bulk(queue, request._replace(limit=count - acted), place, tenant, by=by)
             acted, place = acted + done.tasks, done.next
             if place in {None, until}:
                 break
@@ -465,17 +426,17 @@ class BulkActions:
     ) -> Purged:
         """Delete schedules, as Ledger.purge_schedules does; a repeat of a request with a key deletes no others."""
         if keyed is None or request.dry_run:
-            return self._store.purge_schedules(queue, request, tenant)
+            return self._ledger.purge_schedules(queue, request, tenant)
 
         def look() -> list[Any]:
-            now = self._store.now()
-            return [now, *self._store.purge_schedules(queue, request._replace(dry_run=True), tenant)]
+            now = self._ledger.now()
+            return [now, *self._ledger.purge_schedules(queue, request._replace(dry_run=True), tenant)]
 
         before, count, until = keyed.first_saw(look)
         purged = 0
         if count:
             again = request._replace(limit=count, until=until, before=before)
-            purged = self._store.purge_schedules(queue, again, tenant).schedules
+            purged = self._ledger.purge_schedules(queue, again, tenant).schedules
         return Purged(count if keyed.is_repeat else purged, until)
 
 
@@ -495,8 +456,8 @@ class Watches:
     Credentials in tasks are in clear without `seals`.
     """
 
-    def __init__(self, store: "Ledger", namespace: str, watches: Sequence[Watch], seals: Seals | None) -> None:
-        self._store = store
+    def __init__(self, ledger: "Ledger", namespace: str, watches: Sequence[Watch], seals: Seals | None) -> None:
+        self._ledger = ledger
         self._seals = seals
         self._namespace = namespace
         self._watches = watches
@@ -507,7 +468,7 @@ class Watches:
         Raises StoreUnavailable; the same expiries again then make nothing twice.
         """
         made = [(one, self._task(one)) for one in expired]
-        replies = add_all(self._store, [task for _, task in made if task], self._seals)
+        replies = add_all(self._ledger, [task for _, task in made if task], self._seals)
         return ExpiryResult(replies.count(Reply.CREATED), [one.key for one, task in made if not task])
 
     def _task(self, expired: ExpiredKey) -> NewTask | None:

@@ -14,13 +14,13 @@ from weakref import WeakSet
 
 from duecourse.base.batches import grouped
 from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable, WaitTimedOut
-from duecourse.ledger.operations import Endings, Waited
+from duecourse.ledger.operations import EndListener, Waited
 from duecourse.ledger.task import DEFAULT_TENANT, Shard, Task
 
 if TYPE_CHECKING:
     from duecourse.ledger.store.ledger import Ledger
 
-log = logging.getLogger("duecourse.waits")
+log = logging.getLogger("duecourse.tasks")
 
 LOOK_S = 20.0
 """Time between two looks at all tasks that are waited for: only they find an end that nobody published."""
@@ -39,8 +39,8 @@ Ended = Future[None]
 class CompletionWatcher:
     """Futures that are done once their tasks may have ended; the owner looks, and takes another future if not."""
 
-    def __init__(self, store: Callable[[], "Ledger"]) -> None:
-        self._store = store
+    def __init__(self, ledger: Callable[[], "Ledger"]) -> None:
+        self._ledger = ledger
         self._renew()
         _every.add(self)
 
@@ -51,7 +51,7 @@ class CompletionWatcher:
         self._waiting: dict[Waited, set[Ended]] = {}
         self._new: list[Waited] = []
         self._missed: list[Waited] = []
-        self._hearing: Endings | None = None
+        self._hearing: EndListener | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
         self._is_away = False
@@ -103,7 +103,7 @@ class CompletionWatcher:
         try:
             while not self._ended():
                 try:
-                    with closing(self._store().endings()) as hearing:
+                    with closing(self._ledger().end_listener()) as hearing:
                         self._listen(hearing)
                 except StoreMisused as error:
                     self._fail(list(self._waiting), error)
@@ -119,7 +119,7 @@ class CompletionWatcher:
         self._is_away = True
         time.sleep(AGAIN_S)
 
-    def _listen(self, hearing: Endings) -> None:
+    def _listen(self, hearing: EndListener) -> None:
         """Serve until nobody has waited for STAYS_S. Raises StoreUnavailable."""
         with self._lock:
             self._hearing, self._new = hearing, []
@@ -159,7 +159,7 @@ class CompletionWatcher:
         away: dict[Shard, StoreUnavailable] = {}
         for shard, some in by_shard.items():
             try:
-                found = self._store().await_ends(shard, some, PUBLISHED_MS)
+                found = self._ledger().await_ends(shard, some, PUBLISHED_MS)
             except StoreMisused as error:
                 self._fail(some, error)
                 continue
@@ -232,7 +232,7 @@ ReadTask = Callable[[], Task]
 class CompletionWaiter:
     """Waits until a task is done, dead or cancelled. `get` reads it.
 
-    The id is followed, not one run or generation: a replacement is waited for, and a replay that came before the
+    The id is followed, not one run or generation. So a replacement is waited for, and a replay that came before the
     dead task could be read. Both verbs raise WaitTimedOut after `timeout_s` (None: never), TaskNotFound for a task that
     is not there or is deleted meanwhile, and ResultsUnavailable. An outage of the store is waited out.
     """

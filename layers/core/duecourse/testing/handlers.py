@@ -99,7 +99,7 @@ def run(handler: AnyHandler, task: Task) -> Ran:
     ValueError too for an outcome that duecourse would not take.
     """
     recorder = _Recorder()
-    app = App(Settings(), Parts(store=cast("Ledger", recorder)))
+    app = App(Settings(), Parts(ledger=cast("Ledger", recorder)))
     outcome = handler_of(handler).run(app, task)
     return Ran(_checked(task, Done() if outcome is None else outcome), tuple(recorder.saved), tuple(recorder.extended))
 

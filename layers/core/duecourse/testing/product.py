@@ -309,8 +309,8 @@ class Duecourse:
         self.sent = Sent()
         self._web = FakeWeb(self.sent, self._at)
         self._functions = Functions(lambda: self._app)
-        self._store = _memory(self._clock, self._settings)
-        self._journey = BellSimulator(self._store, self._clock)
+        self._ledger = _memory(self._clock, self._settings)
+        self._journey = BellSimulator(self._ledger, self._clock)
         self._app = App(self._settings, self._made())
         self._runner = self._functions.runner()
         self._upkeep_at = self._clock.now() + UPKEEP_MS
@@ -382,7 +382,7 @@ class Duecourse:
         Raises ValueError for an instant that is past, TooManyRuns.
         """
         until, runs = self._until(to), 0
-        # After a jump of over a day, the store forgets nothing for ten minutes: one sweep comes before the last.
+        # After a jump of over a day, the ledger forgets nothing for ten minutes: one sweep comes before the last.
         bounds = (until - SWEEP_BEFORE_MS, until) if until - self._clock.now() > SWEEP_BEFORE_MS else (until,)
         with self._travelling():
             for bound in bounds:
@@ -419,9 +419,9 @@ class Duecourse:
         """Claim, run and settle what is due in a shard at this instant, occurrences too; returns the number of runs."""
         runs = 0
         while True:
-            claim = self._store.claim(shard, CLAIMED_TOGETHER, lease_ms=self._settings.lease_ms, trigger=Trigger.TIMER)
+            claim = self._ledger.claim(shard, CLAIMED_TOGETHER, lease_ms=self._settings.lease_ms, trigger=Trigger.TIMER)
             if ends := [end for task in claim.tasks for end in self._run(task)]:
-                self._store.settle(shard, ends)
+                self._ledger.settle(shard, ends)
             runs += len(claim.tasks)
             if claim.schedules:
                 self._app.fire(shard, claim.schedules, claim.now)
@@ -439,14 +439,14 @@ class Duecourse:
 
     def _keep_up(self) -> None:
         """Sweep the ledger, as a tick does: what ended long ago is forgotten."""
-        given, shards = self._settings, self._store.shards()
+        given, shards = self._settings, self._ledger.shards()
         while shards:
-            swept = self._store.sweep_all(
+            swept = self._ledger.sweep_all(
                 shards, retention_ms=given.retention_ms, dead_retention_ms=given.dead_retention_ms
             )
             pairs = zip(shards, swept, strict=True)
             shards = [shard for shard, one in pairs if isinstance(one, Swept) and one.more]
-        idempotency = self._store.idempotency()
+        idempotency = self._ledger.idempotency()
         while idempotency.prune() == PRUNE:
             pass
         self._upkeep_at = self._clock.now() + UPKEEP_MS
@@ -455,7 +455,7 @@ class Duecourse:
         sent, now = self.sent, self._at
         queues = QueuePublisher(sent, now)
         return Parts(
-            store=self._store,
+            ledger=self._ledger,
             invoker=NoFunctions(),
             brokers={"sqs": queues, "amqp": queues},
             senders={Channel.EMAIL: EmailSender(sent, now), Channel.PHONE: SmsSender(sent, now)},
@@ -471,9 +471,9 @@ class Duecourse:
 
 
 def _memory(clock: TravelClock, given: Settings) -> EmbeddedLedger:
-    store = open_ledger.open_store(given, clock=clock)
-    assert isinstance(store, EmbeddedLedger)  # noqa: S101 - for the type: what MEMORY names
-    return store
+    ledger = open_ledger.open_ledger(given, clock=clock)
+    assert isinstance(ledger, EmbeddedLedger)  # noqa: S101 - for the type: what MEMORY names
+    return ledger
 
 
 def _wrapping(given: Settings) -> Wrapping | None:

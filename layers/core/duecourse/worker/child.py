@@ -1,7 +1,6 @@
 """`python -m duecourse.worker.child`: one process of a worker, its board of leases, and what it serves."""
 
 import gc
-import json
 import logging
 import mmap
 import os
@@ -15,8 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from math import inf
@@ -49,6 +47,9 @@ SLOT = 1_024
 LENGTH = 2
 STATE = 1
 HEADER = 4
+SEPARATOR = "\n"
+"""Between the names of a task, none of which contains it."""
+WAITING = bytes([LeaseState.WAITS])
 
 
 class Board:
@@ -90,11 +91,10 @@ class Board:
         for task in tasks:
             with suppress(IndexError):  # no room
                 at = self._free.popleft() * SLOT + HEADER
-                text = json.dumps([task.queue, task.id, task.tenant, task.group, task.token]).encode()
-                begin = at + LENGTH + STATE
-                self._memory[begin - STATE] = LeaseState.WAITS
-                self._memory[begin : begin + len(text)] = text
-                self._memory[at : at + LENGTH] = len(text).to_bytes(LENGTH)  # last: until then nothing is shown
+                text = SEPARATOR.join((task.queue, task.id, task.tenant, task.group, task.token)).encode()
+                begin = at + LENGTH
+                self._memory[begin : begin + STATE + len(text)] = WAITING + text
+                self._memory[at:begin] = len(text).to_bytes(LENGTH)  # last: until then nothing is shown
                 self._places[task.token] = at
 
     def drop(self, tokens: Iterable[str]) -> None:
@@ -104,16 +104,12 @@ class Board:
                 self._memory[at : at + LENGTH] = bytes(LENGTH)
                 self._free.append((at - HEADER) // SLOT)
 
-    @contextmanager
-    def running(self, task: Task, *, isolated: bool = False) -> Iterator[None]:
+    def running(self, task: Task, *, isolated: bool = False) -> "Shown":
         """Show that a task runs meanwhile."""
-        self._mark(task.token, LeaseState.ISOLATED if isolated else LeaseState.RUNS)
-        try:
-            yield
-        finally:
-            self._mark(task.token, LeaseState.ENDED)
+        return Shown(self, task.token, LeaseState.ISOLATED if isolated else LeaseState.RUNS)
 
-    def _mark(self, token: str, state: LeaseState) -> None:
+    def mark(self, token: str, state: LeaseState) -> None:
+        """Show another state of the lease with this token, if it is shown."""
         if (at := self._places.get(token)) is not None:
             self._memory[at + LENGTH] = state
 
@@ -125,8 +121,25 @@ class Board:
         for at in range(HEADER, HEADER + SLOTS * SLOT, SLOT):
             if length := int.from_bytes(self._memory[at : at + LENGTH]):
                 begin = at + LENGTH + STATE
-                queue, id, tenant, group, token = json.loads(self._memory[begin : begin + length])
+                queue, id, tenant, group, token = self._memory[begin : begin + length].decode().split(SEPARATOR)
                 yield ProcessLease(queue, id, tenant, group, token, LeaseState(self._memory[begin - STATE]))
+
+
+class Shown:
+    """Context in which a task is shown as one that runs."""
+
+    __slots__ = ("_board", "_state", "_token")
+
+    def __init__(self, board: Board, token: str, state: LeaseState) -> None:
+        self._board = board
+        self._token = token
+        self._state = state
+
+    def __enter__(self) -> None:
+        self._board.mark(self._token, self._state)
+
+    def __exit__(self, *_raised: object) -> None:
+        self._board.mark(self._token, LeaseState.ENDED)
 
 
 def _temporary() -> int:
@@ -164,7 +177,7 @@ class WorkerProcess:
         self._queues = frozenset(queues)
         self._own = frozenset(handlers)
         self._ends_at = inf
-        self._extender = LeaseExtender(app.store)
+        self._extender = LeaseExtender(app.ledger)
         self._threads = Threads(size_of(app, handlers))
         kinds: dict[str, Kind] = _built_in(app)
         kinds.update({kind: partial(handler.run, app) for kind, handler in handlers.items()})
@@ -172,7 +185,7 @@ class WorkerProcess:
         # A kind of its own is never handed over, whatever the settings say.
         runner = app.runner(kept.get, app.seals.opened, self._run_isolated)
         targets = app.targets_with(kept, own=handlers)
-        self._drain = ContinuousDrain(app.store, runner, targets, self._threads, STEP_MS, app.fire, board)
+        self._drain = ContinuousDrain(app.ledger, runner, targets, self._threads, STEP_MS, app.fire, board)
         self._bridge = Bridge(app.open_bells(), self, in_flight=1)
         self._stopped = threading.Event()
         self._faulty = threading.Event()
@@ -190,7 +203,7 @@ class WorkerProcess:
         """Load modules that the first task needs, and store the kinds; while the store is away, a tick does that."""
         self._app.load_calendar()
         with suppress(StoreUnavailable, StoreMisused):
-            self._app.store.warmth().get_ready()
+            self._app.ledger.warmth().get_ready()
             self._app.write_deployed(self._own)
 
     def wait_ready(self, timeout: float) -> bool:
@@ -266,7 +279,7 @@ class WorkerProcess:
     def _with_signals(self, task: Task) -> Task:
         """The task as its handler gets it: with its time left, and the signal of a lost lease."""
         until = time.monotonic() + (task.lease_expires_at - task.claimed_at) / 1_000
-        return replace(task, left_ms=self._left_ms, signal=Lost(until))
+        return task.under(self._left_ms, Lost(until))
 
     def _left_ms(self) -> float:
         return (self._ends_at - time.monotonic()) * 1_000

@@ -366,7 +366,7 @@ def run(options: Options) -> int:
     log_to_stderr()
     try:
         settings = _settings(options.check())
-        parent = Parent(options, LeaseReturner(partial(open_ledger.open_store, settings)))
+        parent = Parent(options, LeaseReturner(partial(open_ledger.open_ledger, settings)))
         with ExitStack() as stack:
             health_at = _open_health(stack, options, settings, parent)
             return parent.run(partial(_announce, options, _place(settings), health_at))
@@ -394,8 +394,8 @@ def _settings(options: Options) -> Settings:
 def _open_health(stack: ExitStack, options: Options, settings: Settings, parent: Parent) -> str:
     if options.health_port is None:
         return ""
-    store = open_ledger.open_store(settings)
-    look = partial(health, store.ping, parent.ready, options.processes, parent.left_out)
+    ledger = open_ledger.open_ledger(settings)
+    look = partial(health, ledger.ping, parent.ready, options.processes, parent.left_out)
     host = default_host() if options.health_host is None else options.health_host
     try:
         port = stack.enter_context(served(host, options.health_port, look))

@@ -1,4 +1,4 @@
-"""The ledger in this process: the store of Redis on a server that is here, and time that is moved by hand."""
+"""The ledger in this process: that of Redis on a server that is here, and time that is moved by hand."""
 
 import re
 import time
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CHANNEL = re.compile(r"\{(?P<queue>[^/}]+)/(?P<number>\d+)\}:head$")
 
 BellListener = Callable[[Shard, int], None]
-"""Receiver of a shard and the new time of its bell (0: none); it must not wait, raise or call the store."""
+"""Receiver of a shard and the new time of its bell (0: none); it must not wait, raise or call the ledger."""
 
 
 class SystemClock:
@@ -33,8 +33,8 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-class EmbeddedEndings:
-    """Ends of tasks in this process; implements Endings."""
+class EmbeddedEndListener:
+    """Ends of tasks in this process; implements EndListener."""
 
     def __init__(self, server: Server, channel: bytes) -> None:
         self._server = server
@@ -43,21 +43,21 @@ class EmbeddedEndings:
         server.listeners.add(self._on_message)
 
     def hear(self, timeout_s: float) -> list[Waited]:
-        """See Endings."""
+        """See EndListener."""
         try:
             return self._heard.get(timeout=max(0.0, timeout_s))
         except Empty:
             return []
 
     def prove(self) -> None:
-        """See Endings: no connection can be lost."""
+        """See EndListener: no connection can be lost."""
 
     def wake(self) -> None:
-        """See Endings."""
+        """See EndListener."""
         self._heard.put([])
 
     def close(self) -> None:
-        """See Endings."""
+        """See EndListener."""
         self._server.listeners.discard(self._on_message)
 
     def _on_message(self, channel: bytes, message: bytes) -> None:
@@ -103,9 +103,9 @@ class EmbeddedLedger(Ledger):
         self._server.listeners.add(on_message)
         return lambda: self._server.listeners.discard(on_message)
 
-    def endings(self) -> "EmbeddedEndings":
+    def end_listener(self) -> "EmbeddedEndListener":
         """Listen from now on: to ends of tasks in this process."""
-        return EmbeddedEndings(self._server, ended_channel(self._namespace).encode())
+        return EmbeddedEndListener(self._server, ended_channel(self._namespace).encode())
 
     def close(self) -> None:
         """Close the disk."""
@@ -147,14 +147,14 @@ class TravelClock:
 class BellSimulator:
     """Rings the bells of a ledger in order: it moves the clock from one bell to the next."""
 
-    def __init__(self, store: EmbeddedLedger, clock: TravelClock) -> None:
-        self._store = store
+    def __init__(self, ledger: EmbeddedLedger, clock: TravelClock) -> None:
+        self._ledger = ledger
         self._clock = clock
         self._rang: list[Shard] = []
-        self._hung = {shard: at for shard in store.shards() if (at := store.bell_at(shard))}
+        self._hung = {shard: at for shard in ledger.shards() if (at := ledger.bell_at(shard))}
         self._fresh = set(self._hung)
         """Shards with a new bell since their last ring."""
-        self.close = store.listen(self._hear)
+        self.close = ledger.listen(self._hear)
         """Ends the listening."""
 
     def next(self, until: int) -> list[Shard]:
@@ -182,5 +182,5 @@ class BellSimulator:
     def _look_again(self) -> None:
         """Let a bell that rang for nothing, or whose tasks have to wait, ring again a second later."""
         for shard in set(self._rang) - self._fresh:
-            if 0 < self._store.bell_at(shard) <= self._clock.now():
+            if 0 < self._ledger.bell_at(shard) <= self._clock.now():
                 self._hung[shard] = self._clock.now() + AGAIN_MS

@@ -17,7 +17,7 @@ from typing import Any
 from duecourse.errors import OtherVersion, StoreInUse, StoreMisused, StoreUnavailable
 from duecourse.ledger.embedded.server import HASH, SET, Keyspace, ValueLocation
 from duecourse.ledger.embedded.server import number as as_number
-from duecourse.ledger.layout import VERSION
+from duecourse.ledger.layout import VERSION, way_out
 
 # Files that a LevelDB folder needs, by its manifest; read without LevelDB, which deletes files when it opens a folder.
 #
@@ -118,11 +118,14 @@ class _Change:
 
 # A keyspace in a folder of this machine, by LevelDB: each change is one write, on disk before it is answered.
 #
-# A key is its kind's letter (`h` a hash, `s` a sorted set), the length of the ledger's key (2 bytes), that key, and the
-# field or member. A value is a hash's, or a score as text. All is read when the folder is opened, and nothing later.
+# A key begins with its kind's letter (`h` a hash, `s` a sorted set) and the length of the ledger's key (2 bytes). Then
+# come that key, and the field or member. A value is a hash's, or a score as text. All is read when the folder is
+# opened, and nothing later.
 
 SCHEME = "leveldb://"
 LAYOUT = b"duecourse keyspace %d" % VERSION
+OF_LEDGER = re.compile(rb"duecourse (?:keyspace )?(\d+)")
+"""Layout of a ledger of any version."""
 """Format of the keys and values, with the version of the records among them."""
 LAYOUT_KEY = b"\0layout"
 WITHOUT_WHEELS = (3, 13)
@@ -141,9 +144,9 @@ class LevelDisk:
     def __init__(self, path: str) -> None:
         """Open the folder at `path` (absolute), made where it is missing.
 
-        Raises StoreInUse where somebody has it open, StoreMisused where it is damaged or no folder for this,
-        OtherVersion where another release wrote it, and StoreUnavailable where the disk fails. Before a StoreMisused
-        nothing is written to the database.
+        Raises StoreInUse where somebody has it open, and StoreUnavailable where the disk fails. Raises StoreMisused
+        where it is damaged or no folder for this, before anything is written to the database. Raises OtherVersion
+        where another release wrote it.
         """
         self._folder = Path(path)
         _prepare(self._folder)
@@ -254,11 +257,12 @@ def _has_layout(folder: Path, database: Any, failed: type[Exception]) -> bool:
         raise _broken(folder, error) from error
     if found == LAYOUT or is_empty:
         return found == LAYOUT
-    if found is None:
+    version = OF_LEDGER.fullmatch(found or b"")
+    if version is None:
         raise _misused(folder, "is another program's LevelDB database: give an empty folder, or a new one")
     raise OtherVersion(
-        f"{SCHEME}{folder} was written as {found.decode(errors='replace')!r}, and this release reads "
-        f"{LAYOUT.decode()!r}: export it with the release that wrote it, and import the export here"
+        f"{SCHEME}{folder} was written as {version[0].decode()!r}, and this release reads "
+        f"{LAYOUT.decode()!r}: {way_out(int(version[1]))}"
     )
 
 

@@ -386,7 +386,7 @@ class ScriptFailed(Exception):
 
 
 _compiled: dict[str, bytes] = {}
-"""Lua's compiled form of each script of ours that a store of this process has run, by its SHA-1."""
+"""Lua's compiled form of each script of ours that a ledger of this process has run, by its SHA-1."""
 MANY = 4_000
 """The most values that cross between Python and Lua in one piece: more overflow the stack of Lua."""
 
@@ -420,7 +420,7 @@ class Lua:
             raise ScriptFailed(str(error)) from error
 
     def _resident(self, sha: str, text: str) -> Any:
-        """A script of ours with its modules made. A process with many stores, as a test suite, compiles it once."""
+        """A script of ours with its modules made. A process with many ledgers, as a test suite, compiles it once."""
         if sha not in _compiled:
             _compiled[sha] = self._scope[b"string"][b"dump"](self._runtime.compile(text.encode()))
         return self._runtime.compile(_compiled[sha])()

@@ -2,20 +2,21 @@
 --
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard, then: registered (1 once the caller has registered the shard, else 0), echo (1 to answer
---         the records), unique ("" or "<tenant>/<group>"), since (of unique a generation; else an instant, 0 for none: a
---         request that is sent again began then, and what was added or debounced since is kept), then for each task:
---         stored id, mode (k
---         keep, r replace, j reject, d debounce, or a<stored id>\0<stored id>: apart from what its group has between
---         those, which is kept), due ("+ms" from now, or epoch ms), deadline ("" none, "+ms" from due, or epoch ms),
---         max_wait ms, group, rest of the record
+--         the records), unique ("" or "<tenant>/<group>"), since (of unique a generation; else an instant, 0 for none:
+--         a request that is sent again began then, and what was added or debounced since is kept)
+--         then for each task: stored id, mode (k keep, r replace, j reject, d debounce, or a<stored id>\0<stored id>:
+--         apart from what its group has between those, which is kept), due ("+ms" from now, or epoch ms), deadline
+--         ("" none, "+ms" from due, or epoch ms), max_wait ms, group, rest of the record
 -- RETURNS {now, bell_at, {reply...}, {record...} where echo, {place, payload...} of those that have theirs apart, for
---         how many ms the tenant is to wait with adds that are over its quota, where any are}; a reply is 1 created,
---         2 kept, 3 replaced, 4 debounced, -2 scheduled, -3 leased, -6 dead, -11 it would be pushed past its deadline,
---         -19 (mode j) something was added since then, -12 to -14 over a quota of its tenant: of pending tasks, bytes, adds, -15 to -17 beyond the whole of one; -7
---         alone, and nothing is added, where a task of the group `unique` is live or newer than `since`. There are fewer
---         replies than tasks where so much stands in their places that its bytes ran out: the others are not added
+--         how many ms the tenant is to wait with adds that are over its quota, where any are}
+--         a reply is 1 created, 2 kept, 3 replaced, 4 debounced, -2 scheduled, -3 leased, -6 dead, -11 it would be
+--         pushed past its deadline, -12 to -14 over a quota of its tenant (of pending tasks, bytes, adds), -15 to -17
+--         beyond the whole of one, -19 (mode j) something was added since then; or -7 alone, and nothing is added,
+--         where a task of the group `unique` is live or newer than `since`
+--         there are fewer replies than tasks where so much stands in their places that its bytes ran out: the others
+--         are not added
 
-require 'usual' -- tried first, and most often that is all: its `begin` may answer for the script (lua_linker.py)
+require 'fast_add' -- tried first, and most often that is all: its `begin` may answer for the script (lua_linker.py)
 
 local ITEM = 7
 local BYTES, PIECE = 2000000, 16 -- what it reads of what stands there, and how many at a time
@@ -25,15 +26,15 @@ local count = (#ARGV - first + 1) / ITEM
 local replies, records, payloads = {}, {}, {}
 local met = false -- whether any id of the batch did
 
-local function make_over()
-  if not over then
-    require 'over' -- here, for to make functions is what a script spends its time on
+local function make_duplicates()
+  if not duplicates then
+    require 'duplicates' -- here, for to make functions is what a script spends its time on
   end
 end
 
 local function read(data)
-  make_over()
-  return over.open(data)
+  make_duplicates()
+  return duplicates.open(data)
 end
 
 if unique ~= '' then
@@ -68,7 +69,7 @@ end
 
 local wait = 0 -- the longest that a quota asks for
 if shard.QUOTAS then
-  make_over()
+  make_duplicates()
 end
 -- A shard that never drew a fence is not registered yet, and one that is leaving may not be: its tasks would not be
 -- found.
@@ -77,7 +78,7 @@ if (shard.LEAVING or is_new) and not registered then
   return -8
 end
 if shard.QUOTAS and unique ~= '' then
-  local refused, more = over.quota_of_all(first, ITEM, olds)
+  local refused, more = duplicates.refusal_of_all(first, ITEM, olds)
   if refused then
     for i = 1, count do
       replies[i] = refused
@@ -108,23 +109,23 @@ for i = 1, count do
   elseif data then
     met = true
     local more
-    replies[i], records[i], more = over.add(sid, at, data, old)
+    replies[i], records[i], more = duplicates.add(sid, at, data, old)
     wait = math.max(wait, more or 0)
   else
     local refused, more
     if shard.QUOTAS then
-      refused, more = over.quota(sid, at)
+      refused, more = duplicates.refusal(sid, at)
     end
     if refused then
       replies[i], records[i], wait = refused, '', math.max(wait, more)
     else
       local due, deadline = batch.due_and_deadline(at)
-      local made = batch.fresh(at, batch.CREATED - 1, due, deadline, shard.NOW)
+      local made = batch.new_record(at, batch.CREATED - 1, due, deadline, shard.NOW)
       replies[i], records[i] = batch.CREATED, batch.put(sid, at, due, made)
     end
   end
   if shard.QUOTAS then
-    over.count(sid, at, replies[i])
+    duplicates.count_bytes(sid, at, replies[i])
   end
   local flags = echo and byte(records[i], 2)
   if flags and flags >= fields.APART then
@@ -133,8 +134,8 @@ for i = 1, count do
 end
 local soonest = batch.flush()
 if shard.occurred then
-  require 'ends'
-  ends.tell()
+  require 'announce'
+  announce.ends()
 end
 
 -- What is only added, and later than a bell that hangs at the earliest instant, cannot change it.
@@ -153,11 +154,11 @@ local function bell_stays()
 end
 
 if not bell_stays() then
-  local fresh = false
+  local made_due = false
   for tenant, due in pairs(soonest) do
     tenants.rehead(tenant)
-    fresh = fresh or due <= shard.NOW
+    made_due = made_due or due <= shard.NOW
   end
-  bell_at = bell.hang(fresh, bell_at or 0)
+  bell_at = bell.hang(made_due, bell_at or 0)
 end
 return { shard.NOW, bell_at, replies, echo and records or {}, payloads, wait > 0 and wait or nil }

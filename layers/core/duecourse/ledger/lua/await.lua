@@ -14,7 +14,7 @@ if shard.FENCE > 0 then -- else the shard never had a task, and nothing is left 
 end
 for at = shard.FIRST + 1, #ARGV do
   local sid = ARGV[at]
-  local over = call('ZSCORE', shard.DONE, sid) or call('ZSCORE', shard.DEAD, sid)
-  ended[#ended + 1] = (over or call('HEXISTS', shard.TASKS, sid) == 0) and 1 or 0
+  local has_ended = call('ZSCORE', shard.DONE, sid) or call('ZSCORE', shard.DEAD, sid)
+  ended[#ended + 1] = (has_ended or call('HEXISTS', shard.TASKS, sid) == 0) and 1 or 0
 end
 return ended

@@ -1,8 +1,8 @@
 -- Begins tasks that were handed over: the lease of each delivery becomes that of its run.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard and endings, then: lease ms from now, how many tasks one event of this target is to have (0
---         where its function does not know), of all deliveries in one, 22 bytes each: token of the delivery (14) and
+-- ARGV    those of shard and notifications, then: lease ms from now, how many tasks one event of this target is to have
+--         (0 where its function does not know), of all deliveries in one, 22 bytes each: token of the delivery (14) and
 --         nonce of the worker (8), which makes the new token; the stored id of each
 -- RETURNS {now, bell_at, {token, or "" where it is lost, run, how late it begins (ms)...}, end of the leases}, fewer
 --         than deliveries where its bytes ran out; the same delivery and nonce again get the same token
@@ -15,14 +15,14 @@ local lease_ms, each, HEADS = tonumber(ARGV[shard.FIRST]), tonumber(ARGV[shard.F
 local count, ends_at = #HEADS / SIZE, shard.NOW + lease_ms
 local ENDS_AT = values.text_of(ends_at)
 local answers, late, leased = {}, {}, {}
-local fresh = {} -- those that begin
+local beginning = {} -- those that begin
 local works = {} -- kind of what begins -> its target
 call('ZREM', shard.LEASED, '')
 
--- A delivery that is not to begin any more: its replacement takes its place, or it dies as one past its deadline that is
--- claimed.
+-- A delivery that is not to begin any more: its replacement takes its place, or it dies as one past its deadline that
+-- is claimed.
 local function give_up(sid, r)
-  local tenant, expired, notifications = tenants.tenant_of(sid), leases.expired(r), {}
+  local tenant, expired, to_notify = tenants.tenant_of(sid), leases.expired(r), {}
   if expired then
     record.remember_expired(r)
     r.last = 0
@@ -33,19 +33,19 @@ local function give_up(sid, r)
   call('ZREM', shard.LEASED, sid)
   leases.count_running({ [tenant] = -1 }, 0)
   if expired then
-    notifications = endings.notifications_of(sid, r)
+    to_notify = notifications.of(sid, r)
   end
   record.put(sid, record.has_successor(r) and history.succeed(sid, r) or r)
   tenants.rehead(tenant)
-  endings.notify(notifications)
+  notifications.add(to_notify)
 end
 
 local function answer(i, token, run, ms)
   answers[3 * i - 2], answers[3 * i - 1], answers[3 * i] = token, run, ms
 end
 
--- Whether a record stands there as a delivery under this token, as a claim left it, before its deadline and not replaced.
--- A record that broke since is not seen, as in a claim.
+-- Whether a record stands there as a delivery under this token, as a claim left it, before its deadline and not
+-- replaced. A record that broke since is not seen, as in a claim.
 local function waits(data, token)
   if #data < fields.SMALLEST + fields.BEGUN_SIZE or byte(data, -1) ~= fields.HANDED
     or sub(data, fields.TOKEN_FROM, fields.TOKEN_TO) ~= token then
@@ -67,7 +67,7 @@ local function begin(i, sid, data, token, nonce, due)
   places.free_place(sid, target)
   works[sub(data, from, from + kind - 1)] = target
   late[ms] = (late[ms] or 0) + 1
-  fresh[#fresh + 1] = {
+  beginning[#beginning + 1] = {
     place = i, sid = sid, nonce = nonce, late = ms, data = data,
     before = sub(data, 1, -fields.BEGUN_SIZE - 2 - size) .. token,
   }
@@ -113,9 +113,9 @@ for i = 1, count do
   end
 end
 
-if #fresh > 0 then
-  local fence, written, now = shard.next_fence(#fresh) - #fresh, {}, pack('>I6', shard.NOW)
-  for k, one in ipairs(fresh) do
+if #beginning > 0 then
+  local fence, written, now = shard.next_fence(#beginning) - #beginning, {}, pack('>I6', shard.NOW)
+  for k, one in ipairs(beginning) do
     local new = pack('>I6', fence + k) .. one.nonce
     local run = sub(one.data, -fields.BEGUN_SIZE, fields.TOKEN_FROM - 1)
     values.push(written, one.sid, one.before .. run .. new .. now .. sub(one.data, -2, -2) .. 'W')
@@ -130,7 +130,7 @@ for kind, target in pairs(works) do
   busy.begins(target, kind, ends_at, each)
 end
 if shard.ended or shard.occurred then
-  require 'ends'
-  ends.tell(shard.ended)
+  require 'announce'
+  announce.ends(shard.ended)
 end
 return leases.answer({ shard.NOW, bell.hang(false), answers, ends_at })

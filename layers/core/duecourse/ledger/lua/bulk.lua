@@ -60,7 +60,7 @@ if count > 0 and act ~= 'count' then
   tenants.rehead(shard.TENANT)
 end
 if shard.ended or shard.occurred then
-  require 'ends'
-  ends.tell(shard.ended)
+  require 'announce'
+  announce.ends(shard.ended)
 end
 return { shard.NOW, bell.hang(false), count, stopped or reached or {} }

@@ -3,8 +3,10 @@
 -- KEYS    as in modules/shard.lua
 -- ARGV    those of shard (of tenants the one), then: 1 where all is one step, force (1), by whom, the newest generation
 --         that may be cancelled ("" for any), then the stored ids
--- RETURNS {now, bell_at, {reply...}}; a reply is 0 cancelled, -1 absent, -3 leased, -4 done, -5 cancelled before, -19 of
---         a later generation; there are fewer than tasks where its bytes ran out before the last, and it is not one step
+-- RETURNS {now, bell_at, {reply...}}; a reply is 0 cancelled, -1 absent, -3 leased, -4 done, -5 cancelled before, -19
+-- of
+--         a later generation; there are fewer than tasks where its bytes ran out before the last, and it is not one
+--         step
 
 local whole, forced, by = ARGV[shard.FIRST] == '1', ARGV[shard.FIRST + 1] == '1', ARGV[shard.FIRST + 2]
 local newest = tonumber(ARGV[shard.FIRST + 3])
@@ -48,7 +50,7 @@ if changed then
   tenants.rehead(shard.TENANT)
 end
 if shard.ended or shard.occurred then
-  require 'ends'
-  ends.tell(shard.ended)
+  require 'announce'
+  announce.ends(shard.ended)
 end
 return { shard.NOW, bell.hang(false), replies }

@@ -1,10 +1,10 @@
 -- Sets the queue anew, in one of its shards. A queue of several shards is set in its first one, whose settings are the
--- queue's record: each change makes a new version of it (`revision`), and all others get the whole record.
+-- queue's record. Each change makes a new version of that (`revision`), and all others get the whole record.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard, then: 1 for a default, which sets what is not set and lets the queue be forgotten, or else the
---         mark of who sets it ("-" for none), and behind a space what `set_by` must be ("*" for anything); fields of
---         meta and their values for the whole queue, "" for none. Those of a default are max_running, and
+-- ARGV    those of shard, then: 1 for a default, which sets what is not set and lets the queue be forgotten, or else
+--         the mark of who sets it ("-" for none), and behind a space what `set_by` must be ("*" for anything); fields
+--         of meta and their values for the whole queue, "" for none. Those of a default are max_running, and
 --         tenant_max_running or nothing: the second is set only where the first is a default. Or "q", and the
 --         deployment's quotas (modules/settings.lua). Or "r", then ">" to set a shard whose version is older, or the
 --         version that the shard must have, and the fields of the record, of which `revision` is the last. Or "w", for
@@ -21,7 +21,8 @@ local function sets(field)
   end
 end
 
--- Makes a new version of a queue's record. It is of the time, for a server that has taken over may have lost the newest.
+-- Makes a new version of a queue's record. It is of the time, for a server that has taken over may have lost the
+-- newest.
 local function renew()
   if shard.COUNT ~= '1' then
     local own = tonumber(call('HGET', shard.META, 'revision') or 0) or 0

@@ -1,8 +1,8 @@
 -- Writes what a deployment has, and drops what none has written for a while.
 --
 -- KEYS    1 zset, "inline <kind>", "target <kind>" or "results <place>" -> when a deployment last wrote it (ms)
--- ARGV    1 the clock (modules/shard.lua)   2 age from which an entry is renewed (ms)   3 how long one is kept that none
---         writes (ms)   4... the deployment's entries
+-- ARGV    1 the clock (modules/shard.lua)   2 age from which an entry is renewed (ms)   3 how long one is kept that
+--         none writes (ms)   4... the deployment's entries
 -- RETURNS how many entries were written or dropped
 --
 -- Deployments beside each other each write their own: neither undoes the other's. Its first write is a ZREM: a

@@ -1,13 +1,15 @@
 -- Fires schedules: adds the occurrences of each and moves it on, if it is as its caller read it.
 --
 -- KEYS    as in modules/shard.lua, with the due sets of schedules and of their tenants
--- ARGV    the newest time by which any of them was computed, three more of add.lua's, which say nothing here; then for
---         each schedule: its stored id, that of the schedule whose occurrences it adds, what became known of it ("<generation> <due> <version> <when it fires
---         next> <overlap's first letter, or h where it is fired by hand> <how many occurrences>", or "" where it
---         cannot be read: then it is put off),
---         head and recent of its state (modules/series.lua) with a bar between them, 8 bytes that are this firing's
---         alone; and of each occurrence what add.lua takes of a task
--- RETURNS {now, bell_at, {1 fired, 0 it was not as it was read, or waits; by hand also -12 to -17 of add.lua, and nothing
+-- ARGV    those of shard, then: the newest time by which any of them was computed, three more of add.lua's, which say
+--         nothing here
+--         then for each schedule: its stored id, that of the schedule whose occurrences it adds, how its caller read it
+--         ("<generation> <due> <version> <when it fires next> <overlap's first letter, or h where it is fired by hand>
+--         <how many occurrences>", or "" where it cannot be read: then it is put off), head and recent of its state
+--         (modules/progress.lua) with a bar between them, 8 bytes that are this firing's alone; and of each occurrence
+--         what add.lua takes of a task
+-- RETURNS {now, bell_at, {1 fired, 0 it was not as it was read, or waits; by hand also -12 to -17 of add.lua, and
+-- nothing
 --         is done...}, for how many ms the tenant is then to wait}; fewer than schedules where its bytes ran out
 
 local SCHEDULES, BY = '*', 'schedule'
@@ -18,7 +20,7 @@ local MINUTE = 60000 -- ms that the clock may be behind the time by which a firi
 local REST, LONGEST_REST = 1000, 300000 -- ms: that after a refusal is twice the one before, the first two seconds
 local DOUBLINGS = 9 -- after which it is the longest
 local ALLOW, SKIP, QUEUE, REPLACE, BY_HAND = 97, 115, 113, 114, 104 -- a s q r h
-local FLAGGED = fields.OCCURRENCE / fields.CAME -- as `batch.fresh` takes a flag
+local FLAGGED = fields.OCCURRENCE / fields.CAME -- as `batch.new_record` takes a flag
 local AT_ONCE = 50 -- records that are read by one command
 
 local is_of_wrong_clock = tonumber(ARGV[shard.FIRST]) > shard.NOW + MINUTE -- which was put back meanwhile
@@ -53,19 +55,19 @@ end
 -- waits is not among them.
 local function look(of, state)
   batch.flush()
-  series.open_waiting(of, state)
+  progress.open_waiting(of, state)
   local found = {}
   for time in string.gmatch(state.live, '%S+') do
-    local r = series.open_live(of, time)
+    local r = progress.open_live(of, time)
     if r then
       values.push(found, time, r)
     else
-      series.strike(state, time)
+      progress.strike(state, time)
     end
   end
   if #found == 0 and state.waiting ~= '' then
-    series.release(of, state)
-    local r = state.live ~= '' and series.open_live(of, state.live)
+    progress.release(of, state)
+    local r = state.live ~= '' and progress.open_live(of, state.live)
     if r then
       values.push(found, state.live, r)
     end
@@ -77,9 +79,9 @@ end
 local function cancel(of, state, time, r, letter)
   local sid = sub(of, 3) .. '@' .. time
   cancels.cancel(sid, r, BY)
-  series.became(state, time, letter)
-  series.strike(state, time)
-  shard.occurred, touched[tenants.tenant_of(sid)] = false, true -- its schedule knows: ends.tell has nothing left
+  progress.became(state, time, letter)
+  progress.strike(state, time)
+  shard.occurred, touched[tenants.tenant_of(sid)] = false, true -- its schedule knows: announce.ends has nothing left
 end
 
 -- Adds the occurrence at this place, unless a quota refuses it; `instead` is the record whose place it takes, if any.
@@ -87,23 +89,23 @@ local function add(sid, at, instead)
   local tenant = tenants.tenant_of(sid)
   refused, wait = used_up[tenant], nil
   if not refused then
-    refused, wait = over.quota(sid, at, instead)
+    refused, wait = duplicates.refusal(sid, at, instead)
     used_up[tenant] = (wait or 0) > 0 and refused or nil
   end
   if refused then
     return false
   end
   local due, deadline = batch.due_and_deadline(at)
-  stands[sid] = batch.put(sid, at, due, batch.fresh(at, FLAGGED, due, deadline, shard.NOW))
+  stands[sid] = batch.put(sid, at, due, batch.new_record(at, FLAGGED, due, deadline, shard.NOW))
   if shard.QUOTAS then
-    over.count(sid, at, batch.CREATED)
+    duplicates.count_bytes(sid, at, batch.CREATED)
   end
   return true
 end
 
 -- Adds it to wait for the end of those that are live, in the place of one that waits already.
 local function add_waiting(of, state, sid, at, time)
-  local before = series.open_waiting(of, state)
+  local before = progress.open_waiting(of, state)
   ARGV[at + 2] = values.text_of(fields.NEVER)
   if not add(sid, at, before) then
     return 0
@@ -120,11 +122,11 @@ end
 -- What becomes of the occurrence at this place: answers how many were skipped for it, and whether it was added itself.
 -- `state` is that of the schedule whose occurrence it is.
 local function occur(of, state, overlap, sid, at)
-  local time = series.time_of(sid)
+  local time = progress.time_of(sid)
   refused, wait = nil, nil
   if stands[sid] then -- run by hand, or by a backfill
-    if series.open_live(of, time) and state.waiting ~= time then
-      series.add_live(state, time)
+    if progress.open_live(of, time) and state.waiting ~= time then
+      progress.add_live(state, time)
     end
     return 0, true
   end
@@ -139,25 +141,25 @@ local function occur(of, state, overlap, sid, at)
   for i = 1, overlap == REPLACE and #found or 0, 2 do
     cancel(of, state, found[i], found[i + 1], 'C')
   end
-  local waits = overlap == REPLACE and series.open_waiting(of, state)
+  local waits = overlap == REPLACE and progress.open_waiting(of, state)
   if waits then
     cancel(of, state, state.waiting, waits, 'C')
   end
-  series.add_live(state, time)
+  progress.add_live(state, time)
   return 0, true
 end
 
 -- Takes over what has ended, or lives again, since the schedule was read.
 local function take_over(state, recent)
-  for _, at, letter in series.remembered(recent) do
+  for _, at, letter in progress.remembered(recent) do
     if match(letter, '[LDXC]') then
-      series.became_at(state, at, letter)
+      progress.became_at(state, at, letter)
     end
   end
 end
 
 local function write(sid, r, state)
-  series.write(r, state)
+  progress.write(r, state)
   stands[sid] = record.close(r)
   values.push(written, sid, stands[sid])
 end
@@ -173,8 +175,8 @@ local function rested(r, next_at)
   return math.max(next_at, shard.NOW + math.min(rest, LONGEST_REST))
 end
 
--- The schedule is written as it is from now on. A run by hand leaves it where it stands among the due: the sweep makes one
--- due before its time where a wrong clock may have computed that.
+-- The schedule is written as it is from now on. A run by hand leaves it where it stands among the due: the sweep makes
+-- one due before its time where a wrong clock may have computed that.
 local function move_on(sid, r, state, next_at, mine, by_hand)
   r.rest, r.due, r.generation = mine .. sub(r.rest, #mine + 1), next_at, draw_own()
   write(sid, r, state)
@@ -212,7 +214,7 @@ local function fire(sid, of, known, given, mine, at, fences_left)
   end
   local data = stands[sid]
   local r = record.open(data)
-  local state = r and series.read(r)
+  local state = r and progress.read(r)
   if known == '' or (data and not state) then
     return put_off(sid)
   elseif state and sub(r.rest, 1, #mine) == mine then
@@ -223,7 +225,7 @@ local function fire(sid, of, known, given, mine, at, fences_left)
   local home, home_state = r, state
   if of ~= sid then
     home = record.open(stands[of])
-    home_state = home and series.read(home)
+    home_state = home and progress.read(home)
     if not home_state or home.created ~= r.created then -- it was deleted, and what fills it goes with it
       record.delete(sid, data)
       return STALE
@@ -252,7 +254,7 @@ local function fire(sid, of, known, given, mine, at, fences_left)
       return refused -- before anything is written
     elseif not added then
       over_quota = over_quota or refused
-      series.became(state, series.time_of(ARGV[i]), 'S')
+      progress.became(state, progress.time_of(ARGV[i]), 'S')
     end
     any_added = any_added or added
     skipped = skipped + others + (added and 0 or 1)
@@ -278,7 +280,8 @@ local function fire(sid, of, known, given, mine, at, fences_left)
   return FIRED
 end
 
--- Where each schedule begins in ARGV, the fences that it and those behind it may need, and all names that are asked for.
+-- Where each schedule begins in ARGV, the fences that it and those behind it may need, and all names that are asked
+-- for.
 local starts, fences_from, names, place = {}, {}, {}, shard.FIRST + 4
 while place <= #ARGV do
   local sid, of, known = unpack(ARGV, place, place + 2)
@@ -304,9 +307,9 @@ for i, at in ipairs(starts) do
   end
 end
 
-local fresh = false
+local made_due = false
 for tenant, due in pairs(batch.flush()) do
-  touched[tenant], fresh = true, fresh or due <= shard.NOW
+  touched[tenant], made_due = true, made_due or due <= shard.NOW
 end
 values.in_pieces('HSET', shard.TASKS, written)
 values.in_pieces('ZADD', shard.DUE[SCHEDULES], moved)
@@ -318,4 +321,4 @@ if shard.ended then
   require 'waiters'
   waiters.publish(shard.ended)
 end
-return { shard.NOW, bell.hang(fresh), replies, wait or 0 }
+return { shard.NOW, bell.hang(made_due), replies, wait or 0 }

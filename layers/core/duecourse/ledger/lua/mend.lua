@@ -2,8 +2,8 @@
 -- way.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard, then: lease ms where the queue has none of its own, what to count anew (0 nothing, 1 all, 2 all
---         but leases; 3 nothing, and sweeps are to look at each task), then the stored ids. Or instead of a number
+-- ARGV    those of shard, then: lease ms where the queue has none of its own, what to count anew (0 nothing, 1 all, 2
+--         all but leases; 3 nothing, and sweeps are to look at each task), then the stored ids. Or instead of a number
 --         "<fence> <how many leases>", for which the caller has counted, then fields of meta and their values, "" for
 --         none
 -- RETURNS {now, bell_at, how many entries were put right; -1 where the shard has other leases by now, and nothing is
@@ -13,7 +13,7 @@
 -- now, so that a worker who is still there can settle. Counted anew are the leases of each tenant, and by sweeps its
 -- pending bytes.
 
-local lease_ms = handout.LEASE or tonumber(ARGV[shard.FIRST])
+local lease_ms = limits.LEASE or tonumber(ARGV[shard.FIRST])
 local back = 0
 
 local function count_running()
@@ -64,7 +64,7 @@ elseif ARGV[shard.FIRST + 1] ~= '0' then
   if ARGV[shard.FIRST + 1] == '1' then
     count_running()
   end
-  if weights.are_counted() then
+  if tenant_bytes.are_counted() then
     call('HSET', shard.META, 'quotas', '-')
   end
   call('HSET', shard.META, 'rewrite', '0')

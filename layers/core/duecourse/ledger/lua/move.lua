@@ -11,7 +11,7 @@
 local ITEM = 8
 local PAST_DEADLINE, CHANGED = -11, -19
 local OF_CALLERS = { [fields.DID_DEBOUNCED] = true, [fields.DID_MOVED] = true, [fields.DID_REPLAYED] = true }
-local changed, fresh = false, false
+local changed, made_due = false, false
 
 -- A task that ran and is moved is a new generation, with all its attempts.
 local function begin_anew(r)
@@ -73,8 +73,8 @@ local function leave(sid, r)
     call('ZREM', shard.DONE, sid)
     record.note_occurrence(sid, r.flags, fields.SCHEDULED)
     local body, state, result, log = record.split(r.rest)
-    if r.flags % weights.TWICE > 0 then
-      weights.grow(shard.TENANT, -#result)
+    if r.flags % tenant_bytes.TWICE > 0 then
+      tenant_bytes.grow(shard.TENANT, -#result)
     end
     r.rest = record.join(body, state, '', log)
   end
@@ -92,9 +92,9 @@ local function move(sid, at, r, due, deadline)
   if ARGV[at + 2] ~= '' then
     history.set_state(r, sub(ARGV[at + 2], 2))
   end
-  weights.enter(sid, r)
+  tenant_bytes.enter(sid, r)
   record.put(sid, r)
-  changed, fresh = true, fresh or r.due <= shard.NOW
+  changed, made_due = true, made_due or r.due <= shard.NOW
   return 0
 end
 
@@ -116,13 +116,14 @@ local function answer(sid, at)
   return deadline and move(sid, at, r, due, deadline) or PAST_DEADLINE
 end
 
--- What a quota answers to the done ones of one step that are to run anew: all of them are adds. Nil where there is room.
+-- What a quota answers to the done ones of one step that are to run anew: all of them are adds. Nil where there is
+-- room.
 local function refusal()
   local count, bytes = 0, 0
   for at = shard.FIRST + 1, #ARGV, ITEM do
     local r = ARGV[at + 4] == '1' and record.open(call('HGET', shard.TASKS, ARGV[at]))
     if r and r.status == fields.FINISHED then
-      count, bytes = count + 1, bytes + weights.more_by(ARGV[at], r)
+      count, bytes = count + 1, bytes + tenant_bytes.more_by(ARGV[at], r)
     end
   end
   return quotas.refusal(shard.TENANT, count, bytes, count, count, 0)
@@ -135,7 +136,7 @@ if changed then
   tenants.rehead(shard.TENANT)
 end
 if shard.occurred then
-  require 'ends'
-  ends.tell()
+  require 'announce'
+  announce.ends()
 end
-return { shard.NOW, bell.hang(fresh), replies }
+return { shard.NOW, bell.hang(made_due), replies }

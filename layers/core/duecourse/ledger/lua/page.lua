@@ -1,8 +1,8 @@
 -- Reads a tenant's tasks in one section of the order, those after a place in it; changes nothing.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard (of tenants the one) and walk, then: limit; of a group, the tasks that are looked at: stored id
---         and at of each, in order
+-- ARGV    those of shard (of tenants the one) and walk, then: limit; of a group, the tasks that are looked at: stored
+--         id and at of each, in order
 -- RETURNS {now, how far it looked: at, id ("" before all of that instant), or nothing where that is all,
 --         {stored id, at, record, its payload where that stands apart...}}
 

@@ -10,7 +10,7 @@
 --         write it though it stands there already: who waits for replicas waits for what its own connection wrote
 --         6 the tenant that adds to the queue   7 how many queues each tenant may use, 0 for any
 -- RETURNS -1; 0 where the tenant uses as many as it may; how many registered shards the queue has, where that is another
---         number; or -20 where the ledger's records are of a version that this code does not know
+--         number; or -20 where the ledger's records are of an earlier version than this code, -21 of a later one
 
 require 'clock'
 
@@ -65,7 +65,7 @@ end
 -- Where another program has deleted the hash, each shard tells the version of its own records (modules/shard.lua).
 local version = redis.call('HGET', KEYS[3], 'layout')
 if version and version ~= fields.VERSION_TEXT then
-  return -20
+  return (tonumber(version) or 0) > fields.VERSION and -21 or -20
 end
 local other = not is_there and other_count()
 if other then

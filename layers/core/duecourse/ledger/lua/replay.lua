@@ -4,10 +4,10 @@
 -- ARGV    those of shard, then: by whom, then for each task: stored id, how many ms from now it is due, how many after
 --         that it is given up (0 never), the version that it must have (modules/history.lua)
 -- RETURNS {now, bell_at, {reply...}}; a reply is 0 replayed, -1 absent, -2 scheduled, -3 leased, -4 done, -5 cancelled,
---         -12 and -13 over a quota of its tenant: of pending tasks, bytes; -19 it is of another version; there are fewer
---         than tasks where its bytes ran out before the last
+--         -12 and -13 over a quota of its tenant: of pending tasks, bytes; -19 it is of another version; there are
+--         fewer than tasks where its bytes ran out before the last
 
-local changed, fresh = false, false
+local changed, made_due = false, false
 
 local function replay(sid, at)
   local r = record.open(call('HGET', shard.TASKS, sid))
@@ -18,7 +18,7 @@ local function replay(sid, at)
   elseif r.status ~= fields.DIED then
     return record.refusal(r)
   end
-  local refused = quotas.refusal(shard.TENANT, 1, weights.more_by(sid, r), 0, 1, 0)
+  local refused = quotas.refusal(shard.TENANT, 1, tenant_bytes.more_by(sid, r), 0, 1, 0)
   if refused then
     return refused
   end
@@ -27,10 +27,10 @@ local function replay(sid, at)
   r.status, r.attempt, r.deadline, r.due = fields.SCHEDULED, 1, life > 0 and due + life or 0, due
   r.flags = bit.bor(r.flags, fields.COUNTS)
   call('ZREM', shard.DEAD, sid)
-  weights.enter(sid, r)
+  tenant_bytes.enter(sid, r)
   record.put(sid, r)
   record.note_occurrence(sid, r.flags, r.status)
-  changed, fresh = true, fresh or due <= shard.NOW
+  changed, made_due = true, made_due or due <= shard.NOW
   return 0
 end
 
@@ -39,7 +39,7 @@ if changed then
   tenants.rehead(shard.TENANT)
 end
 if shard.occurred then
-  require 'ends'
-  ends.tell()
+  require 'announce'
+  announce.ends()
 end
-return { shard.NOW, bell.hang(fresh), replies }
+return { shard.NOW, bell.hang(made_due), replies }

@@ -1,16 +1,17 @@
 -- Takes a request for one owner, unless it has ended, another has it, or its tenant may keep no more.
 --
 -- KEYS    1 hash of requests, "<tenant>/<key>" to a record   2 zset of the same, by when they were first begun (ms)
---         3 zset, tenant -> when its quota is whole again (modules/kept.lua)
+--         3 zset, tenant -> when its quota is whole again (modules/request_quota.lua)
 -- ARGV    1 the clock (modules/shard.lua)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes
 --         5 how long the owner has it (ms)   6 how long a request is remembered (ms)   7 how many bytes its tenant may
 --         have kept, 0 for any number
--- RETURNS {state, answer, ms that another has it or that the tenant is to wait, when it was first begun (ms) where it is
---         the owner's}; state is 0 fresh, 1 again (the answer is then what was noted), -1 under way, -2 ended,
+-- RETURNS {state, answer, ms that another has it or that the tenant is to wait, when it was first begun (ms) where it
+-- is
+--         the owner's}; state is 0 new, 1 again (the answer is then what was noted), -1 under way, -2 ended,
 --         -3 other, -4 over the quota
 --
--- A record is the fingerprint, then "A" and the answer, or "U", the owner (8 bytes), until when it has it (ms), and
--- behind a space what an owner has noted, if any did.
+-- A record is the fingerprint, then "A" and the answer. Of a request that has not ended it is the fingerprint, then
+-- "U", the owner (8 bytes), until when it has the request (ms), and behind a space what an owner has noted, if any did.
 
 local now = clock.NOW
 local field, fingerprint, owner, period, quota = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -18,12 +19,12 @@ local until_at = string.format('%.0f', now + ARGV[5])
 
 local function begin()
   if quota > 0 then
-    local tenant, bytes = match(field, '^[^/]*'), kept.cost(field)
-    local wait = kept.wait(tenant, now, bytes, quota, period)
+    local tenant, bytes = match(field, '^[^/]*'), request_quota.cost(field)
+    local wait = request_quota.wait(tenant, now, bytes, quota, period)
     if wait > 0 then
       return { -4, '', wait, 0 }
     end
-    kept.take(tenant, now, bytes, quota, period)
+    request_quota.take(tenant, now, bytes, quota, period)
   end
   redis.call('HSET', KEYS[1], field, fingerprint .. 'U' .. owner .. until_at)
   redis.call('ZADD', KEYS[2], string.format('%.0f', now), field)

@@ -2,8 +2,8 @@
 -- saw, and leaves it the owner's.
 --
 -- KEYS    as in request_begin.lua
--- ARGV    1 the clock (modules/shard.lua)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes
---         5 "A" and the answer, "N" and the note, "U" to give it back, or "X" to forget it   6, 7 as in request_begin.lua
+-- ARGV    1 the clock (modules/shard.lua)   2 "<tenant>/<key>"   3 fingerprint, 32 bytes   4 owner, 8 bytes 5 "A" and
+--         the answer, "N" and the note, "U" to give it back, or "X" to forget it   6, 7 as in request_begin.lua
 -- RETURNS 1, or 0 where the request is not the owner's any more
 
 local field, state = ARGV[2], ARGV[5]
@@ -20,7 +20,7 @@ local held_until, noted = match(record, '^(%d+)(.*)$', 42)
 if state == 'X' then
   redis.call('ZREM', KEYS[2], field)
   redis.call('HDEL', KEYS[1], field)
-  bytes = -kept.cost(field)
+  bytes = -request_quota.cost(field)
 elseif state == 'U' then
   redis.call('HSET', KEYS[1], field, mine .. '0' .. noted)
 elseif sub(state, 1, 1) == 'N' then
@@ -31,6 +31,6 @@ else
 end
 local quota = tonumber(ARGV[7])
 if quota > 0 and bytes ~= 0 then
-  kept.take(match(field, '^[^/]*'), clock.NOW, bytes, quota, tonumber(ARGV[6]))
+  request_quota.take(match(field, '^[^/]*'), clock.NOW, bytes, quota, tonumber(ARGV[6]))
 end
 return 1

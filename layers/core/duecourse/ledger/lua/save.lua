@@ -1,8 +1,8 @@
 -- Keeps a checkpoint of a task's state, under its token.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard, then: stored id, token (14 bytes), state (JSON text), and, if another state is to stay, the one
---         that this takes the place of
+-- ARGV    those of shard, then: stored id, token (14 bytes), state (JSON text), and, if another state is to stay, the
+--         one that this takes the place of
 -- RETURNS {now, bell_at, 1 kept, or another stays, or 0 the lease is lost}
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.

@@ -1,11 +1,11 @@
 -- Ends leases, each under its token and with an ending; the same token and ending again is answered as before.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard and endings, then the heads of all leases in one, 31 bytes each: token 14, ending 1 (D done,
---         A again, R retry, X drop, B release, V undelivered), 1 where due counts from now,
---         due 6, 1 where it has details, how late its handler began 4 (ms, 4294967295 where that does not count), how
---         long after the claim 4 (ms); the stored id of each; the details of those that have any: state length 2 (65535
---         as it is), state, detail length 2, detail, result
+-- ARGV    those of shard and notifications, then the heads of all leases in one, 31 bytes each: token 14, ending 1 (D
+--         done, A again, R retry, X drop, B release, V undelivered), 1 where due counts from now, due 6, 1 where it has
+--         details, how late its handler began 4 (ms, 4294967295 where that does not count), how long after the claim 4
+--         (ms); the stored id of each; the details of those that have any: state length 2 (65535 as it is), state,
+--         detail length 2, detail, result
 -- RETURNS {now, bell_at, {reply...}}; a reply is 1 done, 2 again, 3 retried, 4 dead, 5 released, 0 stale; there are
 --         fewer than leases where its bytes ran out before the last
 --
@@ -24,9 +24,9 @@ local REPLIES = {
 local STALE, DONE_, DEAD_ = 0, 1, 4
 local DIED_OF_IT = 32 -- makes an ending's letter in `last` a small one
 
-local replies, ended, notifications, grown = {}, {}, {}, {}
+local replies, ended, to_notify, grown = {}, {}, {}, {}
 local written, finished, died, scheduled, running, begun = {}, {}, {}, {}, {}, {}
-local fresh = false
+local made_due = false
 
 -- What comes with an ending: a new state or nil, a detail, a result.
 local function details(text)
@@ -108,7 +108,7 @@ local function place(sid, r)
   else
     scheduled[tenant] = scheduled[tenant] or {}
     values.push(scheduled[tenant], record.due_score(sid, r.due), sid)
-    fresh = fresh or r.due <= shard.NOW
+    made_due = made_due or r.due <= shard.NOW
   end
   if r.status ~= fields.SCHEDULED then
     record.note_occurrence(sid, r.flags, r.status)
@@ -134,20 +134,20 @@ local function settle(sid, r, token, ending, due, text, late, after)
   end
   local state, detail, result = details(text)
   local reply = ENDINGS[ending](r, due, state, detail, result)
-  if reply == DONE_ and r.flags % weights.TWICE > 0 then
+  if reply == DONE_ and r.flags % tenant_bytes.TWICE > 0 then
     grow(sid, #result)
   end
   r.last = reply == DEAD_ and ending + DIED_OF_IT or ending
   ended[#ended + 1] = { sid, r }
   if r.status ~= fields.SCHEDULED then
-    for _, one in ipairs(endings.notifications_of(sid, r)) do
-      notifications[#notifications + 1] = one
+    for _, one in ipairs(notifications.of(sid, r)) do
+      to_notify[#to_notify + 1] = one
     end
   end
   return reply
 end
 
--- The record with its end behind it, where a lease stands there and nobody is notified of it: most ends are such, and a
+-- The record with its end behind it, where a lease stands there and nobody is notified of it. Most ends are such, and a
 -- table of the fields costs as much again. Answers the size of its result too. Nil for any other, and where a successor
 -- waits or a schedule is to note it; one that broke while it was leased is not seen, as in a claim.
 local ENDED_NOW = pack('>I6', shard.NOW) .. 'D'
@@ -211,7 +211,7 @@ for i = 1, count do
     if late ~= UNCOUNTED then
       begun[late] = (begun[late] or 0) + 1
     end
-    if size > 0 and byte(data, 2) % weights.TWICE > 0 then
+    if size > 0 and byte(data, 2) % tenant_bytes.TWICE > 0 then
       grow(sid, size)
     end
   else
@@ -230,7 +230,7 @@ end
 if #gone > 0 then
   call('ZREM', shard.LEASED, unpack(gone))
   for tenant, size in pairs(grown) do
-    weights.grow(tenant, size)
+    tenant_bytes.grow(tenant, size)
   end
   for _, pair in ipairs(ended) do
     local sid, r = pair[1], pair[2]
@@ -245,10 +245,10 @@ if #gone > 0 then
     values.in_pieces('ZADD', shard.DUE[tenant], members)
     tenants.rehead(tenant)
   end
-  endings.notify(notifications)
+  notifications.add(to_notify)
   if shard.AWAITED or shard.occurred then
-    require 'ends'
-    ends.tell(finished, died)
+    require 'announce'
+    announce.ends(finished, died)
   end
 end
-return leases.answer({ shard.NOW, bell.hang(fresh), replies })
+return leases.answer({ shard.NOW, bell.hang(made_due), replies })

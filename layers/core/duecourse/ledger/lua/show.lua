@@ -1,5 +1,5 @@
--- Reads tasks whose payloads stand apart, each with its payload; changes nothing. Of two reads the second would miss the
--- payload of a task that was replaced in between.
+-- Reads tasks whose payloads stand apart, each with its payload; changes nothing. Of two reads the second would miss
+-- the payload of a task that was replaced in between.
 --
 -- KEYS    as in modules/shard.lua, without the due sets
 -- ARGV    those of shard, then the stored ids

@@ -2,14 +2,14 @@
 -- hangs the bell.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard and endings, then: retention ms, where the queue has none of its own; how long the dead are
---         kept (ms, "" for good); the deployment's quotas (modules/settings.lua), or nothing, which leaves them
+-- ARGV    those of shard and notifications, then: retention ms, where the queue has none of its own; how long the dead
+--         are kept (ms, "" for good); the deployment's quotas (modules/settings.lua), or nothing, which leaves them
 -- RETURNS {now, bell_at, reclaimed, died, pruned, 1 if a bound was reached, {tenant whose due set was not among
---         KEYS...}, for how long it has had neither tasks nor settings (ms, -1 where it has), the version of the queue's
---         settings ("" for none), until when leases are spared that lapsed unattended (0 for none), how many runs ended
---         without a settle, how many of those a target had begun}
+--         KEYS...}, for how long it has had neither tasks nor settings (ms, -1 where it has), the version of the
+--         queue's settings ("" for none), until when leases are spared that lapsed unattended (0 for none), how many
+--         runs ended without a settle, how many of those a target had begun}
 
-require 'endings'
+require 'notifications'
 local BOUND, A_MINUTE = 500, 60000
 local want = {}
 local own = call('HMGET', shard.META, 'retention', 'waiting', 'revision', 'unpark')
@@ -41,7 +41,7 @@ local function prune(place, before)
     call('HDEL', shard.TASKS, unpack(some))
     values.in_pieces('ZREM', shard.GROUPS, members)
     bodies.drop(names)
-    weights.drop(some, records)
+    tenant_bytes.drop(some, records)
     pruned = pruned + #some
   end
   more = more or pruned == BOUND or pruned < #sids
@@ -72,7 +72,7 @@ if spared and (spared <= shard.NOW or spared > shard.NOW + A_MINUTE) then -- or 
   end
   spared = nil
 end
-local may_forget = clocks.may_forget()
+local may_forget = put_back.may_forget()
 local pruned = (may_forget and prune(shard.DONE, shard.NOW - retention) or 0) + prune_dead(may_forget)
 local idle = idleness.idle_ms()
 if own[4] then
@@ -81,13 +81,13 @@ if own[4] then
 end
 quotas.forget_adds()
 if shard.ended or shard.occurred then
-  require 'ends'
-  ends.tell(shard.ended)
+  require 'announce'
+  announce.ends(shard.ended)
 end
 if shard.AWAITED and tonumber(shard.AWAITED) <= shard.NOW then
   call('HDEL', shard.META, 'awaited')
 end
-local was_put_back = clocks.watch()
+local was_put_back = put_back.watch()
 local left = review.step(was_put_back)
 misplaced.finish(want)
 more = places.forget_strays(own[2], want) or left or more

@@ -1,21 +1,21 @@
 -- Leases one scheduled task, due or not, where the queue's limits allow it. Lapsed leases are taken back first.
 --
 -- KEYS    as in modules/shard.lua
--- ARGV    those of shard and endings, then: stored id, lease ms where the queue has none of its own, nonce (8 bytes),
---         trigger (its letter in a record)
+-- ARGV    those of shard and notifications, then: stored id, lease ms where the queue has none of its own, nonce (8
+--         bytes), trigger (its letter in a record)
 -- RETURNS {now, bell_at, {tenant whose due set was not among KEYS...}, record or "", lease ms, its payload where that
 --         stands apart}; the same nonce again gets the same lease
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-require 'endings'
-local sid, lease_ms = ARGV[shard.FIRST], handout.LEASE or tonumber(ARGV[shard.FIRST + 1])
+require 'notifications'
+local sid, lease_ms = ARGV[shard.FIRST], limits.LEASE or tonumber(ARGV[shard.FIRST + 1])
 local tenant, want, taken = tenants.tenant_of(sid), {}, ''
 call('ZREM', shard.LEASED, '') -- its first write in any case
-local lapsed = leases.lapsed(handout.RECLAIM)
+local lapsed = leases.lapsed(limits.RECLAIM)
 if lapsed[1] then
   require 'lapses'
-  lapses.reclaim(lapsed, want, handout.RECLAIM_BYTES)
+  lapses.reclaim(lapsed, want, limits.RECLAIM_BYTES)
 end
 
 -- The lease of this very take, whose answer was lost.
@@ -26,11 +26,11 @@ end
 local function take(data, run, due)
   call('ZREM', shard.DUE[tenant], sid)
   local _, before = leases.count_running({ [tenant] = 1 }, 1)
-  local lease_end = handout.lease_end(ARGV[shard.FIRST + 2], ARGV[shard.FIRST + 3])
-  taken = data .. pack(handout.LEASE_FRONT, run, before + 1) .. lease_end
+  local lease_end = layout.lease_end(ARGV[shard.FIRST + 2], shard.NOW, ARGV[shard.FIRST + 3])
+  taken = data .. pack(layout.LEASE_FRONT, run, before + 1) .. lease_end
   call('HSET', shard.TASKS, sid, taken)
   call('ZADD', shard.LEASED, shard.NOW + lease_ms, sid)
-  handout.log_claimed(before + 1, 1)
+  limits.log_claimed(before + 1, 1)
   if due <= shard.NOW then
     lateness.count({ [shard.NOW - due] = 1 })
   end
@@ -43,14 +43,14 @@ if r and r.flags >= fields.APART then
   payload = call('HGET', shard.TASKS, (bodies.of(sid, data)))
 end
 local is_ready = #want == 0 and payload and r and r.status == fields.SCHEDULED and not leases.expired(r)
-if is_ready and handout.room(1) > 0 and handout.tenant_room(tenant) > 0 then
+if is_ready and limits.room(1) > 0 and limits.tenant_room(tenant) > 0 then
   take(data, r.run + 1, r.due)
 elseif payload and is_taken(r) then
   taken = data
   call('ZADD', shard.LEASED, shard.NOW + lease_ms, sid)
 end
 if shard.ended or shard.occurred then
-  require 'ends'
-  ends.tell(shard.ended)
+  require 'announce'
+  announce.ends(shard.ended)
 end
 return { shard.NOW, bell.hang(false), want, taken, lease_ms, payload or '' }

@@ -10,8 +10,8 @@ local PLACES = { [fields.FINISHED] = shard.DONE, [fields.CANCELLED] = shard.DONE
 
 local function take_in(sid, when, data, payload)
   local r, field = record.open(data), bodies.of(sid, data)
-  if call('HSET', shard.TASKS, sid, data) == 1 and r.flags % weights.TWICE > 0 then
-    weights.count(sid, r, 1)
+  if call('HSET', shard.TASKS, sid, data) == 1 and r.flags % tenant_bytes.TWICE > 0 then
+    tenant_bytes.count(sid, r, 1)
   end
   if field then
     bodies.count(call('HSET', shard.TASKS, field, payload))

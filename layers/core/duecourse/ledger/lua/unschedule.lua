@@ -1,8 +1,8 @@
 -- Deletes schedules of a tenant, each with the occurrence that waits for the end of another.
 --
 -- KEYS    as in modules/shard.lua, with the due sets of schedules and of the tenant
--- ARGV    those of shard, then: tenant; of each schedule its stored id, the generation that it must have ("" for any), and
---         when it may have been added at the latest (ms, "" for any)
+-- ARGV    those of shard, then: tenant; of each schedule its stored id, the generation that it must have ("" for any),
+--         and when it may have been added at the latest (ms, "" for any)
 -- RETURNS {now, bell_at, {of each 1, or 0 where it is not there, or another}}; fewer than schedules where its bytes ran
 --         out
 --
@@ -12,7 +12,7 @@ local SCHEDULES = '*'
 local tenant, cancelled = ARGV[shard.FIRST], false
 
 local function cancel_waiting(sid, state)
-  local waiting, occurrence = series.open_waiting(sid, state)
+  local waiting, occurrence = progress.open_waiting(sid, state)
   if waiting then
     cancels.cancel(occurrence, waiting, 'schedule')
     cancelled = true
@@ -30,7 +30,7 @@ local function drop(sid, generation, latest)
   if not data or not is_meant(r, generation, latest) then
     return 0
   end
-  local state = r and series.read(r)
+  local state = r and progress.read(r)
   record.delete(sid, data)
   if state and state.waiting ~= '' then
     cancel_waiting(sid, state)

@@ -5,20 +5,19 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
-from duecourse.base.batches import SharedCalls
+from duecourse.base.batches import SharedCalls, in_steps
 from duecourse.errors import Part, PartlyAdded, StoreFull, StoreMisused, StoreUnavailable
 from duecourse.ledger import script_codec
 from duecourse.ledger.operations import MAX_ADD, AddReply, Reply, UniqueCondition, check_count
 from duecourse.ledger.record import (
     CALL,
     NO_ORIGIN,
-    origin,
     origin_of,
 )
 from duecourse.ledger.script_calls import NOT_UNIQUE, Request
-from duecourse.ledger.script_codec import unpack_add_replies
+from duecourse.ledger.script_codec import Argument, PackedTask, unpack_add_replies
 from duecourse.ledger.sharding import by_shard
-from duecourse.ledger.store.base import ScriptRunner, in_steps
+from duecourse.ledger.store.base import LedgerBase, ScriptRunner
 from duecourse.ledger.task import NewTask, Shard
 
 MAX_SHARED_BYTES = 1_000_000
@@ -30,51 +29,82 @@ PIECE_AHEAD = 200
 slower."""
 
 
-class _Packed(NamedTuple):
-    """A task and its arguments of add.lua."""
-
-    task: NewTask
-    arguments: tuple[script_codec.Argument, ...]
-
-
 class _AddTerms(NamedTuple):
-    """Terms of an add: see Ledger.add."""
+    """Terms of an add as add.lua takes them: see Ledger.add. `unique` is `<tenant>/<group>`, "" for no condition."""
 
-    echo: bool
-    unique: UniqueCondition | None = None
-    since: int = 0
+    echo: int
+    unique: str
+    since: int
 
 
-PackedBatch: TypeAlias = Callable[[], list[_Packed]]
+PackedBatch: TypeAlias = Callable[[], list[PackedTask]]
 """Tasks of one script, packed when they are first asked for: a repeat sends the same bytes."""
 
 
-class Adds:
-    """Adds to one ledger."""
+class AddOperations(LedgerBase):
+    """Adds of tasks."""
 
-    def __init__(self, runner: ScriptRunner) -> None:
-        self._runner = runner
-        self._shared: SharedCalls[_Packed, AddReply] = SharedCalls(
+    def __init__(self, runner: ScriptRunner, *, deaths: bool) -> None:
+        super().__init__(runner, deaths=deaths)
+        self._shared: SharedCalls[PackedTask, AddReply] = SharedCalls(
             script_codec.MAX_PIECE, MAX_SHARED_BYTES, StoreUnavailable
         )
 
     def add(
-        self, tasks: Sequence[NewTask], echo: bool, unique: UniqueCondition | None, since: int = 0, mark: bytes = b""
+        self,
+        tasks: Sequence[NewTask],
+        *,
+        echo: bool = False,
+        unique: UniqueCondition | None = None,
+        since: int = 0,
+        mark: bytes = b"",
     ) -> list[AddReply]:
-        """Answers to an add, in the order of its tasks: see Ledger.add."""
-        terms = _AddTerms(echo, unique, since)
+        """Schedule tasks, at most MAX_ADD to a shard; `on_duplicate` of each decides if its id exists already.
+
+        Each shard's tasks are one step, a great many are several. A step is done or not; if the store fails between two
+        steps, PartlyAdded names the tasks that it has.
+        Credentials are kept as they are given: who adds tasks seals them before (guard/seals.py).
+        A task that is not as far `apart` from its group's others as it asks is answered KEPT, without a record.
+        With `mark` (6 bytes, or the first 6 of more), which no other request has, the tasks have it. A task that has it
+        was added by this request before, and is answered as it was then. `since` is given where a request is sent
+        again, and is when it began. A task that took the place of one of this request is answered KEPT. So is one that
+        was added or debounced at that instant or later, in whatever state; CHANGED where the task asks to be rejected.
+        With `unique`, all tasks are of one tenant and its group: all are added in one step, or none (an empty answer).
+        A task over a quota of its tenant is answered with that quota and not added; with `unique` then none is. Raises
+        QuotaExceeded, with nothing added, where a queue is new and its tenant has made as many as it may.
+        """
+        if not tasks:
+            return []
+        group, since = (f"{tasks[0].tenant}/{unique.group}", unique.since) if unique else ("", since)
+        terms = _AddTerms(int(echo), group, since)
         if len(tasks) == 1 and not unique and not tasks[0].apart:
-            return [self._add_one(tasks[0], terms, mark)]
-        shards = [self._runner.sharding.of(task.queue, task.id, task.group) for task in tasks]
-        if self._runner.registry.max_queues:
+            answers = [self._add_one(tasks[0], terms, mark)]
+        else:
+            answers = self._add_many(tasks, terms, mark)
+        if self._log:
+            self._log.added(tasks, answers)
+        return answers
+
+    def _add_one(self, task: NewTask, terms: _AddTerms, mark: bytes) -> AddReply:
+        # Packed before it is shared: a task that does not fit into a record is this caller's error alone.
+        [packed] = _packed([task], mark, range(1))
+        shard = self._sharding.of(task.queue, task.id, task.group)
+        if self._registry.max_queues:
+            self._registry.admit(shard, task.tenant)
+        send = partial(in_steps, step=partial(self._send, shard, terms))
+        return self._shared.do((shard, terms), packed, len(packed.arguments[-1]), send)
+
+    def _add_many(self, tasks: Sequence[NewTask], terms: _AddTerms, mark: bytes) -> list[AddReply]:
+        shards = [self._sharding.of(task.queue, task.id, task.group) for task in tasks]
+        if self._registry.max_queues:
             for shard, tenant in {(shard, task.tenant): None for shard, task in zip(shards, tasks, strict=True)}:
-                self._runner.registry.admit(shard, tenant)
-        if unique and tasks:
+                self._registry.admit(shard, tenant)
+        if terms.unique:
             check_count(len(tasks), MAX_ADD)
             return self._send(shards[0], terms, _packed(tasks, mark, range(len(tasks))))
 
         places = by_shard(shards)
-        check_count(max(map(len, places.values()), default=0), MAX_ADD)
+        check_count(max(map(len, places.values())), MAX_ADD)
         answers: dict[int, AddReply] = {}
         for shard, chosen in places.items():
             batches, goes_ahead = self._cut([tasks[i] for i in chosen], mark, chosen)
@@ -89,25 +119,16 @@ class Adds:
                 raise PartlyAdded([Part(task.id, index in there) for index, task in enumerate(tasks)]) from error
         return [answers[index] for index in range(len(tasks))]
 
-    def _add_one(self, task: NewTask, terms: _AddTerms, mark: bytes) -> AddReply:
-        # Packed before it is shared: a task that does not fit into a record is this caller's error alone.
-        [packed] = _packed([task], mark, range(1))
-        shard = self._runner.sharding.of(task.queue, task.id, task.group)
-        self._runner.registry.admit(shard, task.tenant)
-        return self._shared.do(
-            (shard, terms), packed, script_codec.task_size(task), partial(self._add_batch, shard, terms)
-        )
-
     def _has(self, shard: Shard, batches: Sequence[PackedBatch]) -> list[bool]:
         """Presence of each in the shard by this very add, or as a successor; all False if the shard does not answer."""
         packed = [one for batch in batches for one in batch()]
-        sids = [str(one.arguments[0]) for one in packed]
+        sids = [one.arguments[0] for one in packed]
         try:
             tasks, waiting = self._runner.keys(shard).tasks, [f"{sid}+" for sid in sids]
-            found = self._runner.scripts.command("HMGET", tasks, *sids, *waiting)
+            found = self._scripts.command("HMGET", tasks, *sids, *waiting)
         except StoreUnavailable:
             return [False] * len(packed)
-        mine = [rest[: len(NO_ORIGIN)] for one in packed if isinstance(rest := one.arguments[-1], bytes)]
+        mine = [one.arguments[-1][: len(NO_ORIGIN)] for one in packed]
         pairs = zip(mine, found[: len(sids)], found[len(sids) :], strict=True)
         return [own in (origin_of(data) for data in (task, waiting) if data) for own, task, waiting in pairs]
 
@@ -128,50 +149,41 @@ class Adds:
     def _add_all(
         self, shard: Shard, terms: _AddTerms, batches: Sequence[PackedBatch], goes_ahead: bool
     ) -> list[AddReply]:
-        ahead = self._send_ahead(shard, terms, batches) if goes_ahead else []
+        ahead, send = self._send_ahead(shard, terms, batches) if goes_ahead else [], partial(self._send, shard, terms)
         replies: list[AddReply] = []
         for place, batch in enumerate(batches):
             done = ahead[place] if ahead else []
-            replies += done + self._add_batch(shard, terms, batch()[len(done) :])
+            replies += done + in_steps(batch()[len(done) :], send)
         return replies
 
     def _send_ahead(self, shard: Shard, terms: _AddTerms, batches: Sequence[PackedBatch]) -> list[list[AddReply]]:
         """Replies to the first tasks of each piece; none for a rejected piece, which then goes by itself."""
-        self._runner.registry.check(shard.queue)
-        self._runner.registry.keep(shard)
+        self._registry.check(shard.queue)
+        self._registry.keep(shard)
 
         def requests() -> Iterator[Request]:
             return (self._runner.request(shard, *_request(batch(), terms)) for batch in batches)
 
         def read(place: int, answer: Any) -> list[AddReply]:
-            return (
-                unpack_add_replies([one.task for one in batches[place]()], answer) if isinstance(answer, list) else []
-            )
+            return unpack_add_replies(batches[place](), answer) if isinstance(answer, list) else []
 
         try:
-            return self._runner.scripts.evaluate_pipelined("add", requests, read)
+            return self._scripts.evaluate_pipelined("add", requests, read)
         except StoreMisused as error:
             self._runner.doubt("add", shard, error)
             raise
 
-    def _add_batch(self, shard: Shard, terms: _AddTerms, packed: Sequence[_Packed]) -> list[AddReply]:
-        return in_steps(packed, partial(self._send, shard, terms))
-
-    def _send(self, shard: Shard, terms: _AddTerms, packed: Sequence[_Packed]) -> list[AddReply]:
-        tenants, every = _request(packed, terms)
-        answer = self._runner.run_registered("add", shard, tenants, every)
-        return [] if answer == NOT_UNIQUE else unpack_add_replies([one.task for one in packed], answer)
+    def _send(self, shard: Shard, terms: _AddTerms, packed: Sequence[PackedTask]) -> list[AddReply]:
+        answer = self._runner.run_registered("add", shard, *_request(packed, terms))
+        return [] if answer == NOT_UNIQUE else unpack_add_replies(packed, answer)
 
 
-def _request(packed: Sequence[_Packed], terms: _AddTerms) -> tuple[list[str], list[script_codec.Argument]]:
-    every: list[script_codec.Argument] = [
-        0,
-        int(terms.echo),
-        *script_codec.pack_unique_condition(packed[0].task.tenant, terms.unique, terms.since),
-    ]
+def _request(packed: Sequence[PackedTask], terms: _AddTerms) -> tuple[list[str], list[Argument]]:
+    """Tenants, whose due sets are among the script's keys, and arguments of add.lua."""
+    every: list[Argument] = [0, *terms]
     for one in packed:
         every += one.arguments
-    return script_codec.tenants_of([one.task for one in packed]), every
+    return list({one.task.tenant: None for one in packed}), every
 
 
 def _has_twins(tasks: Sequence[NewTask]) -> bool:
@@ -179,8 +191,8 @@ def _has_twins(tasks: Sequence[NewTask]) -> bool:
     return len({(task.tenant, task.id) for task in tasks}) < len(tasks)
 
 
-def _packed(tasks: Sequence[NewTask], mark: bytes, places: Sequence[int]) -> list[_Packed]:
+def _packed(tasks: Sequence[NewTask], mark: bytes, places: Sequence[int]) -> list[PackedTask]:
     """Tasks with their arguments; `places` are those in the whole add, which a request with a key has in each try."""
     call, numbers = (mark, places) if mark else (os.urandom(CALL), range(len(tasks)))
-    origins = (origin(call, number, is_keyed=bool(mark)) for number in numbers)
-    return [_Packed(task, script_codec.pack_new_task(task, own)) for task, own in zip(tasks, origins, strict=True)]
+    pack = partial(script_codec.pack_new_task, is_keyed=bool(mark))
+    return [pack(task, call, number) for task, number in zip(tasks, numbers, strict=True)]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 import redis
 
+from duecourse.base.batches import in_steps
 from duecourse.base.times import Clock
 from duecourse.errors import StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.ledger.connect import Client, answering_first, execute, name_of_node, node_of
@@ -143,18 +144,16 @@ class ScriptRunner:
 
     def run(self, verb: str, shard: Shard, tenants: Iterable[str], arguments: Sequence[Argument]) -> Any:
         """Answer of a verb's script on one shard: a list, NOT_UNIQUE or UNREGISTERED."""
-        request = self.request(shard, tenants, arguments)
-        replicas = self.wait if verb in REPLICATED else 0
-        return self._checked(shard, self._evaluate(verb, shard, request, replicas))
+        return self._evaluate(verb, shard, self.request(shard, tenants, arguments))
 
     def run_registered(self, verb: str, shard: Shard, tenants: Sequence[str], every: list[Argument]) -> Any:
         """Answer of a script by which a shard may get its first task.
 
         The first argument of the script is 0; 1 once the shard is registered.
         """
-        self.registry.check(shard.queue)
+        request = self.request(shard, tenants, every)
         self.registry.keep(shard)
-        answer = self.run(verb, shard, tenants, every)
+        answer = self._evaluate(verb, shard, request)
         if answer == UNREGISTERED:
             self.registry.register(shard)
             every[0] = 1
@@ -164,27 +163,26 @@ class ScriptRunner:
         return answer
 
     def request(self, shard: Shard, tenants: Iterable[str], arguments: Sequence[Argument]) -> Request:
-        """Everything that a verb's script gets on a shard, whose clock travels if the store's does."""
-        keys = self.keys(shard)
+        """Everything that a script gets on a shard, whose clock travels if the store's does. Raises as `keys`."""
+        count, keys = self.registry.check(shard.queue), keys_of(self.namespace, shard)
         if self.scripts.travel and shard not in self._travelling:
             self.scripts.command("HSET", keys.meta, "clock", "travel")
             self._travelling.add(shard)
-        return self.scripts.request(keys, tenants, arguments, self.sharding.count(shard.queue))
+        return self.scripts.request(keys, tenants, arguments, count)
 
     def ask(self, question: ScriptRequest[R], shard: Shard) -> R:
         """Answer of one shard."""
-        answer = self._evaluate(question.verb, shard, question.request(shard))
-        return question.read(shard, self._checked(shard, answer))
+        return question.read(shard, self._evaluate(question.verb, shard, question.request(shard)))
 
-    def _evaluate(self, verb: str, shard: Shard, request: Request, replicas: int = 0) -> Any:
+    def _evaluate(self, verb: str, shard: Shard, request: Request) -> Any:
         try:
-            answer = self.scripts.evaluate(verb, request, replicas=replicas)
+            answer = self.scripts.evaluate(verb, request, replicas=self.wait if verb in REPLICATED else 0)
         except StoreMisused as error:
             self.doubt(verb, shard, error)
             raise
         if self._doubted:
             self._ask_to_put_right()
-        return answer
+        return self._checked(shard, answer) if isinstance(answer, int) else answer  # only a number may reject
 
     def doubt(self, verb: str, shard: Shard, error: StoreMisused) -> None:
         """Remember a shard in which a script may be half done, until the server takes commands again."""
@@ -259,14 +257,6 @@ class ScriptRunner:
         if not set(wanted) <= set(known):
             # A tuple of its own: another thread may be sending the one before.
             self._tenants[shard] = tuple(dict.fromkeys([*wanted, *known]))[:MAX_WANT]
-
-
-def in_steps(items: Sequence[T], step: Callable[[Sequence[T]], list[R]]) -> list[R]:
-    """Answers of `step` for all items: it does the first, and as many more as the bounds of one script allow."""
-    answers: list[R] = []
-    while len(answers) < len(items):
-        answers += step(items[len(answers) :])
-    return answers
 
 
 # Operations that all others use: time, shards, one task, shards in numbers.

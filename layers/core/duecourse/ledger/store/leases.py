@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import redis
 
+from duecourse.base.batches import in_steps
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger import script_codec
 from duecourse.ledger.operations import (
@@ -25,7 +26,7 @@ from duecourse.ledger.operations import (
 from duecourse.ledger.record import stored_id
 from duecourse.ledger.schedule import TENANT
 from duecourse.ledger.script_codec import SETTLED, Argument, ClaimAnswer, merge_claim, unpack_begins, unpack_or_log
-from duecourse.ledger.store.base import LedgerBase, ScriptRunner, in_steps
+from duecourse.ledger.store.base import LedgerBase, ScriptRunner
 from duecourse.ledger.store.schedules import read_due
 from duecourse.ledger.task import DEFAULT_TENANT, Settlement, Shard, Task, Trigger
 
@@ -102,8 +103,9 @@ class LeaseOperations(LedgerBase):
         that the task has begun. From the second such lapse in a row on, the task is due later each time; it is dead
         after 20.
 
-        The leases of a claim whose reply is lost are looked for, at once and by the next claims of this process in the
-        shard, which answer them alone. An error after the first lease leaves the caller what it has leased.
+        If a reply is lost, the leases of that claim are looked for, at once and by the next claims of this process in
+        the shard. A claim that finds them answers them alone. An error after the first lease leaves the caller what it
+        has leased.
 
         A task of a kind in `deliveries` gets the lease of a delivery, and `target`; limits count it as running. Its
         token begins it (`begin`), or settles it directly. A delivery that lapses first spends no attempt: the task is
@@ -112,7 +114,7 @@ class LeaseOperations(LedgerBase):
         A task whose target has no room is put aside until there is room, and delays no other task.
 
         With `kinds`, those alone and the kinds in `deliveries` are claimed. A task of any other kind is put aside for
-        30 s, and delays no other task; a claim that names its kind has it at once.
+        30 s, and delays no other task. A claim that names its kind gets it at once.
         """
         check_count(limit, MAX_CLAIM, least=1)
         claim = self._regain(shard, deliveries)

@@ -7,11 +7,12 @@ its capability, and rows to the model of the property test, `tests/support/ledge
 `lua/<verb>.lua`, headed by one sentence, KEYS, ARGV and RETURNS; rejections are negative numbers. Its values are in
 `operations.py`, and `script_codec.py` makes its answer one of them.
 
-A script over many tasks stops once `shard.weight >= record.BYTES`, answers for those that it did, and is called again
-(`in_steps`); it has a row in `tests/ledger/test_redis_script_bounds.py`. A script that must run while Redis is out of
-memory begins with ZREM. One that ends tasks notes each end by `record.put` or `record.note_end`, and reports it by
-`ends.tell`, with a row in ENDS of `tests/tasks/test_rules_waiting.py` and of `tests/schedules/test_rules_schedules.py`.
-Every script that changes a shard ends in `bell.hang()`. Time is TIME's. No key except the bell has a TTL.
+A script over many tasks stops once `shard.weight >= record.BYTES`, and answers for those that it did. It is called
+again for the others (`in_steps`), and has a row in `tests/ledger/test_redis_script_bounds.py`. A script that must run
+while Redis is out of memory begins with ZREM. One that ends tasks notes each end by `record.put` or `record.note_end`,
+and announces it by `announce.ends`. It has a row in ENDS of `tests/tasks/test_rules_waiting.py`, and of
+`tests/schedules/test_rules_schedules.py`. Every script that changes a shard ends in `bell.hang()`. Time is TIME's. No
+key except the bell has a TTL.
 
 A verb that must not be sent twice is in ONCE (`script_calls.py`), one that replicas must have in REPLICATED
 (`base.py`). One that writes nothing is in READS (`script_calls.py`), and in READ_ONLY of
@@ -22,6 +23,7 @@ A verb that must not be sent twice is in ONCE (`script_calls.py`), one that repl
 from duecourse.base.times import Clock
 from duecourse.ledger.connect import Client
 from duecourse.ledger.sharding import Sharding
+from duecourse.ledger.store.adds import AddOperations
 from duecourse.ledger.store.base import ScriptRunner
 from duecourse.ledger.store.leases import LeaseOperations
 from duecourse.ledger.store.queues import QueueOperations, UpkeepOperations
@@ -39,10 +41,18 @@ from duecourse.ledger.store.tasks import TaskOperations
 from duecourse.ledger.store.waits import WaitOperations
 
 
-class Ledger(TaskOperations, LeaseOperations, ScheduleOperations, QueueOperations, UpkeepOperations, WaitOperations):
+class Ledger(
+    AddOperations,
+    TaskOperations,
+    LeaseOperations,
+    ScheduleOperations,
+    QueueOperations,
+    UpkeepOperations,
+    WaitOperations,
+):
     """Tasks by due time, in shards, on one Redis, a Sentinel's primary or a cluster.
 
-    Each base class is one group of operations. `add` is in tasks.py, `claim` and `settle` in leases.py, `put_schedule`
+    Each base class is one group of operations. `add` is in adds.py, `claim` and `settle` in leases.py, `put_schedule`
     and `fire` in schedules.py, `sweep` in queues.py. Every operation is one atomic step on one shard, a Lua script: an
     answer has happened, and a rejected request has changed nothing. A great add may be several such steps; repeated
     after an interruption, it adds nothing twice. Time is the server's own, or that of `travel`, for tests: the shards

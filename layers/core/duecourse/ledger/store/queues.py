@@ -25,7 +25,7 @@ from duecourse.ledger.script_codec import Argument, SweepAnswer
 from duecourse.ledger.store.base import LedgerBase, ScriptRequest, ScriptRunner
 from duecourse.ledger.task import DEFAULT_TENANT, Shard
 
-log = logging.getLogger("duecourse.queues")
+log = logging.getLogger("duecourse.ledger")
 
 RECORD = (*FIELDS, "defaulted", "revision")
 """Fields of the record of a queue's settings: those of its first shard's meta."""
@@ -143,7 +143,7 @@ class QueueOperations(LedgerBase):
             every = (*keys.fixed, keys.due(tenant))
             return len(every), (*every, tenant, LOOKED_AT, *FIELDS)
 
-        return self._runner.ask_all(ScriptRequest("own", request, self._read_own), shards)
+        return self._runner.ask_all(ScriptRequest("tenant_stats", request, self._read_own), shards)
 
     def _read_own(self, shard: Shard, answer: Any) -> Stats:
         now, scheduled, leased, done, dead, oldest, settings = answer

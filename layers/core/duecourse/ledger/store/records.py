@@ -32,12 +32,12 @@ from duecourse.ledger.task import Shard
 # Requests with an Idempotency-Key: one hash and one sorted set under a hash tag of their own, without TTL.
 
 STATES = {
-    0: RequestState.FRESH,
+    0: RequestState.NEW,
     1: RequestState.AGAIN,
     -1: RequestState.UNDER_WAY,
     -2: RequestState.ENDED,
     -3: RequestState.OTHER,
-    -4: RequestState.OVER,
+    -4: RequestState.OVER_QUOTA,
 }
 
 
@@ -156,7 +156,7 @@ class FileRecord:
 
     def _step(self, number: int, step: str, *rest: str) -> FileState:
         arguments: tuple[Argument, ...] = (self._key, self._scripts.clock(), number, step, *rest)
-        flat = self._scripts.evaluate("file", (1, arguments))
+        flat = self._scripts.evaluate("schedule_file", (1, arguments))
         return _noted(zip(flat[::2], flat[1::2], strict=True))
 
 
@@ -308,10 +308,14 @@ class Warmth:
         Raises StoreMisused where the shard's queue has another number of shards than the settings say.
         """
         first = self._scripts.command("ZRANGE", self._runner.keys(shard).heads, 0, TENANTS - 1)
-        kinds = self._runner.run("coming", shard, [tenant.decode() for tenant in first], [within_ms]) if first else []
+        kinds = (
+            self._runner.run("coming_kinds", shard, [tenant.decode() for tenant in first], [within_ms]) if first else []
+        )
         return [kind.decode() for kind in kinds]
 
     def idle(self, functions: Sequence[str], idle_ms: int) -> list[str]:
         """Functions that nothing invoked for `idle_ms`; all given functions count as invoked from now on."""
         key, clock = functions_key(self._runner.namespace), self._scripts.clock()
-        return [name.decode() for name in self._scripts.evaluate("idle", (1, (key, clock, idle_ms, *functions)))]
+        return [
+            name.decode() for name in self._scripts.evaluate("idle_functions", (1, (key, clock, idle_ms, *functions)))
+        ]

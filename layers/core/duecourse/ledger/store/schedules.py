@@ -9,7 +9,7 @@ from functools import partial
 from heapq import nsmallest
 from typing import Any
 
-from duecourse.base.batches import batched, cut
+from duecourse.base.batches import batched, cut, in_steps
 from duecourse.base.ids import MARK
 from duecourse.errors import BeyondQuota, QuotaExceeded, StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.ledger import script_codec
@@ -17,7 +17,6 @@ from duecourse.ledger.many_tasks import PAGE_BYTES, TaskFilter, record_size
 from duecourse.ledger.operations import BEYOND, MAX_FIRE, QUOTAS, Fired, Put, SchedulePage, Written, check_count
 from duecourse.ledger.record import (
     UNREADABLE,
-    origin,
     pack_progress,
     pack_schedule,
     stored_schedule,
@@ -34,11 +33,11 @@ from duecourse.ledger.schedule import (
     StoredSchedule,
 )
 from duecourse.ledger.script_codec import REPLIES
-from duecourse.ledger.store.base import LedgerBase, RawRecord, ScriptRunner, in_steps
+from duecourse.ledger.store.base import LedgerBase, RawRecord, ScriptRunner
 from duecourse.ledger.store.tasks import walk_arguments
 from duecourse.ledger.task import DEFAULT_TENANT, Shard
 
-log = logging.getLogger("duecourse.store")
+log = logging.getLogger("duecourse.ledger")
 
 PUT = {1: Put.CREATED, 2: Put.CHANGED, 3: Put.KEPT, -1: Put.ABSENT, -2: Put.CONFLICT}
 LOOKS = 4
@@ -64,15 +63,16 @@ class ScheduleOperations(LedgerBase):
     """
 
     def put_schedule(
-        self, schedule: Schedule, progress: Progress, *, over: StoredSchedule | None = None, at: int = 0
+        self, schedule: Schedule, progress: Progress, *, seen: StoredSchedule | None = None, at: int = 0
     ) -> Written:
         """Write a schedule, in one step.
 
-        It takes the place of `over`, by its generation. CONFLICT where that was changed, was given another next time,
-        or has fired since it was read; ABSENT where it is not there. A change keeps what became of occurrences since.
-        Without `over` it is created; KEPT, and unchanged, where it is there. CONFLICT too where the store's clock is
-        far behind `at` (epoch ms, 0 for any), by which `progress` was computed: that was read before the clock was put
-        back.
+        It takes the place of `seen`, the schedule as its caller read it. CONFLICT where that was changed, was given
+        another next time, or has fired since; ABSENT where it is not there. A change keeps what became of occurrences
+        since. Without `seen` it is created; KEPT, and unchanged, where it is there.
+
+        `progress` was computed at `at` (epoch ms, 0 for any). CONFLICT where the store's clock is far behind that: it
+        was put back since.
 
         Raises TaskDamaged where its record cannot be read: `drop_schedule` deletes that. Raises QuotaExceeded and
         BeyondQuota as an add of one task does; its bytes count among its tenant's until it is dropped.
@@ -83,7 +83,7 @@ class ScheduleOperations(LedgerBase):
             0,
             stored_schedule(tenant, schedule.id),
             tenant,
-            over.generation if over else "",
+            seen.generation if seen else "",
             progress.next_at,
             rest,
             at,
@@ -238,15 +238,15 @@ class ScheduleOperations(LedgerBase):
         same call that is sent again after a lost reply is FIRED again, and does nothing twice.
 
         The last step of a backfill deletes it; sent again it is STALE. One that queues is STALE, and adds nothing,
-        while an occurrence of its series has not ended. It is due again after a tenth of the time for which the newest
-        of them has been there: at least a second, at most a minute.
+        while an occurrence of its series has not ended. It is due again after a tenth of the age of the newest of them:
+        at least a second, at most a minute.
 
-        `overlap` is decided here, for each task in turn, by the occurrences that were added here and have not ended,
-        the newest 32 of its series. An occurrence that is left out is `skipped` in the schedule's progress, and counted
-        in `skipped` besides `fired`; what a backfill leaves out counts in its series'. One that is queued is due at
-        NEVER until the others have ended. It takes the place of one that waits already, which is cancelled and counts
-        as skipped. With `replace` those before are cancelled, by force. A task over a quota of its tenant is not added:
-        it counts as skipped. One whose id exists, in whatever state, is kept as it is.
+        `overlap` is decided here, for each task in turn. Its occurrences are the newest 32 of its series that were
+        added here and have not ended. An occurrence that is left out is `skipped` in the schedule's progress, and
+        counted in `skipped` besides `fired`. What a backfill leaves out counts in its series'. One that is queued is
+        due at NEVER until the others have ended. It takes the place of one that waits already, which is cancelled and
+        counts as skipped. With `replace` those before are cancelled, by force. A task over a quota of its tenant is not
+        added: it counts as skipped. One whose id exists, in whatever state, is kept as it is.
 
         A firing `by_hand` is alone in its call, and no `overlap` holds for it. Raises QuotaExceeded and BeyondQuota as
         an add does where its task is over a quota; then nothing has changed.
@@ -336,7 +336,7 @@ def _fire(
     at: int,
     packed: Sequence[Sequence[script_codec.Argument]],
 ) -> list[Fired]:
-    every = (at, 0, *script_codec.pack_unique_condition("", None), *(part for one in packed for part in one))
+    every = (at, 0, "", 0, *(part for one in packed for part in one))
     _, _, codes, wait_ms = runner.run("fire", shard, tenants, every)
     if codes and codes[0] < 0:
         raise _over_quota(codes[0], wait_ms)
@@ -392,13 +392,13 @@ def _packed(firing: Firing, call: bytes) -> tuple[script_codec.Argument, ...]:
     )
     # By its occurrences, the request that asked for a backfill knows that it was made.
     mark = bytes.fromhex(schedule.mark) if schedule.of else b""
-    origins = map(partial(origin, mark or call, is_keyed=bool(mark)), range(len(firing.tasks)))
-    tasks = (part for each in zip(firing.tasks, origins, strict=True) for part in script_codec.pack_new_task(*each))
+    pack = partial(script_codec.pack_new_task, call=mark or call, is_keyed=bool(mark))
+    tasks = [pack(task, place=place) for place, task in enumerate(firing.tasks)]
     return (
         stored_schedule(schedule.tenant, schedule.id),
         stored_schedule(schedule.tenant, schedule.series),
         " ".join(map(str, terms)),
         pack_progress(firing.progress),
         call,
-        *tasks,
+        *(part for one in tasks for part in one.arguments),
     )

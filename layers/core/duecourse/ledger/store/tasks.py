@@ -1,4 +1,4 @@
-"""Operations on tasks: add (next: adds.py), list by pages, explain, move, cancel, replay, and acts on many."""
+"""Operations on tasks: list by pages, explain, move, cancel, replay, and acts on many."""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -7,7 +7,7 @@ from functools import partial
 from heapq import nsmallest
 from typing import Any, NamedTuple, TypeAlias
 
-from duecourse.base.batches import grouped
+from duecourse.base.batches import grouped, in_steps
 from duecourse.errors import TaskDamaged
 from duecourse.ledger import script_codec
 from duecourse.ledger.keys import Keys
@@ -29,15 +29,14 @@ from duecourse.ledger.many_tasks import (
     fill_page,
     record_size,
 )
-from duecourse.ledger.operations import AddReply, Move, Reply, TaskSnapshot, UniqueCondition, Version
+from duecourse.ledger.operations import Move, Reply, TaskSnapshot, Version
 from duecourse.ledger.queue import Throttle, ThrottleReason
 from duecourse.ledger.record import STATUSES, UNREADABLE, lease_end, stored_id, unpack
 from duecourse.ledger.script_calls import Scripts
 from duecourse.ledger.script_codec import Argument, unpack_or_log, unpack_replies
 from duecourse.ledger.sharding import scatter
-from duecourse.ledger.store.adds import Adds
-from duecourse.ledger.store.base import LedgerBase, RawRecord, ScriptRunner, in_steps
-from duecourse.ledger.task import DEFAULT_TENANT, NewTask, Shard, Status, Task, cut_by
+from duecourse.ledger.store.base import LedgerBase, RawRecord, ScriptRunner
+from duecourse.ledger.task import DEFAULT_TENANT, Shard, Status, Task, cut_by
 
 # A page of a queue's tasks: answers of page.lua for each of its shards, merged by time, section after section.
 
@@ -222,38 +221,6 @@ ShardCall: TypeAlias = Callable[[Shard, Sequence[int]], list[Reply]]
 class TaskOperations(LedgerBase):
     """Operations of callers on tasks: one, some, or all that match."""
 
-    def __init__(self, runner: ScriptRunner, *, deaths: bool) -> None:
-        super().__init__(runner, deaths=deaths)
-        self._adds = Adds(runner)
-
-    def add(
-        self,
-        tasks: Sequence[NewTask],
-        *,
-        echo: bool = False,
-        unique: UniqueCondition | None = None,
-        since: int = 0,
-        mark: bytes = b"",
-    ) -> list[AddReply]:
-        """Schedule tasks, at most MAX_ADD to a shard; `on_duplicate` of each decides if its id exists already.
-
-        Each shard's tasks are one step, a great many are several. A step is done or not; if the store fails between two
-        steps, PartlyAdded names the tasks that it has.
-        Credentials are kept as they are given: who adds tasks seals them before (guard/seals.py).
-        A task that is not as far `apart` from its group's others as it asks is answered KEPT, without a record.
-        With `mark` (6 bytes, or the first 6 of more), which no other request has, the tasks have it. A task that has it
-        was added by this request before, and is answered as it was then. `since` is given where a request is sent
-        again, and is when it began. A task that took the place of one of this request is answered KEPT. So is one that
-        was added or debounced at that instant or later, in whatever state; CHANGED where the task asks to be rejected.
-        With `unique`, all tasks are of one tenant and its group: all are added in one step, or none (an empty answer).
-        A task over a quota of its tenant is answered with that quota and not added; with `unique` then none is. Raises
-        QuotaExceeded, with nothing added, where a queue is new and its tenant has made as many as it may.
-        """
-        answers = self._adds.add(tasks, echo, unique, since, mark)
-        if self._log:
-            self._log.added(tasks, answers)
-        return answers
-
     def group(self, queue: str, group: str, tenant: str = DEFAULT_TENANT) -> list[Task]:
         """The tasks of a group, by id; a task whose record cannot be read is only logged."""
         shard, name = self._sharding.of(queue, "", group), f"{tenant}/{group}"
@@ -410,7 +377,7 @@ class TaskOperations(LedgerBase):
     ) -> list[Reply]:
         """Cancel scheduled tasks and delete dead ones, in the same steps as `move`.
 
-        Also take a leased task from its worker with `force`, and cancel it together with a waiting replacement; the
+        With `force`, also take a leased task from its worker, and cancel it together with a waiting replacement. The
         record is then that of the replacement. With `newest`, a task of a later generation, or with a replacement of a
         later one, is answered CHANGED and left alone.
         """

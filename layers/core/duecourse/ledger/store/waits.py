@@ -16,7 +16,7 @@ from duecourse.base.times import DAY_MS
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger.connect import answering_first, check_primary_address
 from duecourse.ledger.keys import ended_channel
-from duecourse.ledger.operations import Endings, Waited
+from duecourse.ledger.operations import EndListener, Waited
 from duecourse.ledger.record import stored_id
 from duecourse.ledger.redis_bells import translated
 from duecourse.ledger.script_calls import Scripts
@@ -38,7 +38,7 @@ def read_ended(message: bytes) -> list[Waited]:
     return [Waited(queue, tenant, id) for tenant, slash, id in found if slash]
 
 
-class RedisEndings:
+class RedisEndListener:
     """A connection that receives the ends of tasks, and a pair of sockets that wakes the listening thread.
 
     In a cluster any node will do: a message reaches all of them.
@@ -87,7 +87,7 @@ class RedisEndings:
                 raise
 
     def hear(self, timeout_s: float) -> Sequence[Waited]:
-        """See Endings."""
+        """See EndListener."""
         with translated():
             check_primary_address(self._pool, self._connection)
             self._read()
@@ -101,7 +101,7 @@ class RedisEndings:
         return found
 
     def prove(self) -> None:
-        """See Endings: by a PING on the same connection."""
+        """See EndListener: by a PING on the same connection."""
         end = time.monotonic() + ANSWER_S
         with translated():
             self._ponged = False
@@ -112,12 +112,12 @@ class RedisEndings:
                 self._take(self._connection.read_response(disable_decoding=True, timeout=left))
 
     def wake(self) -> None:
-        """See Endings."""
+        """See EndListener."""
         with suppress(OSError):  # it is full, and so wakes; or it is closed, and nobody listens
             self._waker.send(b"w")
 
     def close(self) -> None:
-        """See Endings."""
+        """See EndListener."""
         self._leave()
         self._close_pair()
 
@@ -151,9 +151,9 @@ def _pool_of(client: Any, server: redis.Redis) -> redis.ConnectionPool:
 class WaitOperations(LedgerBase):
     """Operations of clients that wait for the ends of tasks."""
 
-    def endings(self) -> Endings:
+    def end_listener(self) -> EndListener:
         """Listen from now on. Raises StoreUnavailable."""
-        return RedisEndings(self._scripts, self._namespace)
+        return RedisEndListener(self._scripts, self._namespace)
 
     def await_ends(self, shard: Shard, tasks: Sequence[Waited], for_ms: int) -> list[bool]:
         """Have the shard's ends published for so long; True for each of the tasks that is neither scheduled nor leased.

@@ -36,7 +36,7 @@ end
 
 -- A fresh record of the task at this place in ARGV; `how` says how it came (0 created, 1 replaced ...), as `flags`
 -- keeps it.
-function batch.fresh(at, how, due, deadline, created)
+function batch.new_record(at, how, due, deadline, created)
   fence = fence + 1
   local rest, flags = ARGV[at + 6], how * fields.CAME + shard.COUNTED
   if byte(ARGV[at + 3], 1) == 43 then
@@ -50,7 +50,7 @@ function batch.fresh(at, how, due, deadline, created)
       values.push(written, field, payload)
     end
   end
-  return layout.fresh_record(flags, due, created, fence, deadline, rest)
+  return layout.new_record(flags, due, created, fence, deadline, rest)
 end
 
 -- Puts a scheduled task's record on the batch's list.

@@ -21,11 +21,11 @@ function bell.opens_at()
   if not shard.RATE or shard.LOGGED < shard.RATE then
     return 0
   end
-  local over, at = shard.LOGGED - shard.RATE + 1, 0
+  local excess, at = shard.LOGGED - shard.RATE + 1, 0
   local entries = call('ZRANGE', shard.LOG, 0, LOOK_AHEAD - 1, 'WITHSCORES')
   for i = 1, #entries, 2 do
-    at, over = entries[i + 1] + shard.PER, over - match(entries[i], '%d+$')
-    if over <= 0 then
+    at, excess = entries[i + 1] + shard.PER, excess - match(entries[i], '%d+$')
+    if excess <= 0 then
       break
     end
   end
@@ -85,11 +85,11 @@ local function set_bell(at)
   call('PUBLISH', shard.HEAD_CHANNEL, text)
 end
 
--- When the bell is to go where that is due already. What was due was rung for, so it gets a deadman a second off,
--- unless this script made it due (`fresh`): then at once, which is never before now + 1, for a key that is set into the
--- past would vanish without an event.
-local function ring_again(was, fresh)
-  if fresh then
+-- When the bell is to go where that is due already. What was due was rung for, so the bell goes in a second, in case
+-- that ring came to nothing. What this script made due is rung for at once. That is never before now + 1: a key that is
+-- set into the past vanishes without an event.
+local function ring_again(was, made_due)
+  if made_due then
     return shard.NOW + 1
   elseif was >= shard.NOW and was <= shard.NOW + DEADMAN then
     return was
@@ -97,18 +97,19 @@ local function ring_again(was, fresh)
   return shard.NOW + DEADMAN
 end
 
--- Ends every script: the bell hangs at the earliest instant, which it answers. `fresh` where the script made something
--- due; so did what gave back the place that a due task waited for. `was` is where it hung, where that is known.
-function bell.hang(fresh, was)
+-- Ends every script: the bell hangs at the earliest instant, which it answers. `made_due` says whether the script made
+-- anything due; a place that a due task waited for, and that is free again, makes it due too. `was` is where the bell
+-- hung, if the caller knows.
+function bell.hang(made_due, was)
   local by = shard.NOW - shard.FENCE / PER_MS
   if by < -MINUTE or (by > HOUR and shard.FENCE > 0) then
-    ahead.note(by)
+    clock_ahead.note(by)
   end
   places.give_places()
   local at = bell.earliest() or 0
   was = was or bell.hung() or 0
   if at > 0 and at <= shard.NOW then
-    at = ring_again(was, fresh or shard.notified or shard.woken or (was_full and not bell.full()))
+    at = ring_again(was, made_due or shard.notified or shard.woken or (was_full and not bell.full()))
   end
   if at ~= was then
     set_bell(at)

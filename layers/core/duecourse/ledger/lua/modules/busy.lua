@@ -13,8 +13,8 @@ local function fields_of(target, kind)
   return 'busy:' .. target, 'busy:kind:' .. kind
 end
 
--- Instant until which a target was noted as busy, 0 for none. A mark that no lease reaches is from before a step back of
--- the clock.
+-- Instant until which a target was noted as busy, 0 for none. A mark that no lease reaches is from before a step back
+-- of the clock.
 local function until_of(known)
   local until_at = tonumber(known or 0)
   return until_at <= shard.NOW + LONGEST and until_at or 0
@@ -73,8 +73,8 @@ local function note_each(field, known, each)
   end
 end
 
--- Notes that a target begins tasks of a kind, whose leases end then. A target with fewer places gets one more. `each` is
--- how many tasks one event is to have, 0 where that is not known.
+-- Notes that a target begins tasks of a kind, whose leases end then. A target with fewer places gets one more. `each`
+-- is how many tasks one event is to have, 0 where that is not known.
 function busy.begins(target, kind, ends_at, each)
   local by_target, by_kind = fields_of(target, kind)
   local field = 'each:' .. target

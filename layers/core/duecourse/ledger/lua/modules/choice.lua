@@ -1,6 +1,6 @@
 -- What a claim makes of due records: it hands out those that can be worked, ends or puts off the others.
 --
--- ARGV    those of shard and endings
+-- ARGV    those of shard and notifications
 
 local MARKED_APART = fields.APART * 2 ^ 24 -- in the four bytes that begin with the flags
 
@@ -19,12 +19,16 @@ function choice.open(before, most)
 end
 
 -- Looks at what was gathered, in pieces, and puts what it chooses behind what is handed out, as it stands. Answers the
--- round: `runs` of what it chose, and `to`, the targets of those that are handed over; `gone`, {stored id, opened
--- record...} of what is past its deadline; `broken`, {stored id...} of what cannot be read; `aside`, as `put_aside`
--- takes it, of what its target has no room for. And whether the bytes of a claim, what a script may read, or the `most`
--- that it does not hand out are used up before the end: one it always looks at.
--- What is put aside leaves the list of stored ids, for it stays among what is due. A record that is cut off is not seen
--- here, for that would slow every claim: whoever gets such a lease finds it, and it lapses.
+-- round, a table:
+--   runs     of what it chose
+--   to       targets of those that are handed over
+--   gone     {stored id, opened record...} of what is past its deadline
+--   broken   {stored id...} of what cannot be read
+--   aside    as `put_aside` takes it, of what its target has no room for
+-- It also answers whether it stopped before the end: the bytes of a claim, what a script may read, or the `most` that
+-- it does not hand out are used up. One it always looks at. What is put aside leaves the list of stored ids, for it
+-- stays among what is due. A record that is cut off is not seen here, for that would slow every claim: whoever gets
+-- such a lease finds it, and it lapses.
 function choice.choose(turns, sids, most)
   local runs, to, gone, broken, aside = {}, {}, {}, {}, {}
   local round = { runs = runs, to = to, gone = gone, broken = broken, aside = aside }
@@ -44,7 +48,7 @@ function choice.choose(turns, sids, most)
       end
       local known = version == fields.VERSION
       if known and (deadline == 0 or deadline > now) then
-        local target, field, more = handover.target_of(data), nil, nil
+        local target, field, more = deliveries.target_of(data), nil, nil
         local waits = target and target.free <= 0
         if marks >= MARKED_APART then
           field, more = bodies.of(sid, data)
@@ -92,9 +96,9 @@ function choice.expire(sid, r)
   local fence, claimed = r.fence, r.claimed
   r.status, r.fence, r.claimed = fields.DIED, 0, 0
   record.remember_expired(r)
-  local notifications = endings.notifications_of(sid, r)
+  local to_notify = notifications.of(sid, r)
   r.fence, r.claimed = fence, claimed
-  endings.notify(notifications)
+  notifications.add(to_notify)
   record.put(sid, r)
 end
 
@@ -107,23 +111,24 @@ function choice.put_off(broken)
 end
 
 -- Leases what was chosen in a round, with the fences after this one; `lease_end` is what stands behind each record and
--- its own nonce: no lease's token tells another's. Of a claim, the first `at_once` are not claimed ahead. Answers how many.
+-- its own nonce: no lease's token tells another's. Of a claim, the first `at_once` are not claimed ahead. Answers how
+-- many.
 function choice.lease(round, fence, nonces, lease_end, at_once)
   local runs, to, count, delivery_end = round.runs, round.to, #round.runs, sub(lease_end, 1, -2) .. 'V'
   local n, ahead_end = #handed - 2 * count, lease_end
   if #handed > 2 * at_once then
     ahead_end = sub(lease_end, 1, -3) .. string.char(byte(lease_end, -2) + fields.AHEAD) .. 'L'
   end
-  handout.log_claimed(fence + 1, count)
+  limits.log_claimed(fence + 1, count)
   for i = 1, count do
     n = n + 2
     local target, nonce = to[i], sub(nonces, 4 * n - 7, 4 * n)
     if target then
-      local before = handover.deliver(handed[n - 1], target)
-      handed[n] = handed[n] .. before .. pack(handout.LEASE_FRONT, runs[i] + 1, fence + i) .. nonce .. delivery_end
+      local before = deliveries.deliver(handed[n - 1], target)
+      handed[n] = handed[n] .. before .. pack(layout.LEASE_FRONT, runs[i] + 1, fence + i) .. nonce .. delivery_end
       later[n] = values.text_of(shard.NOW + target.ms)
     else
-      handed[n] = handed[n] .. pack(handout.LEASE_FRONT, runs[i] + 1, fence + i) .. nonce
+      handed[n] = handed[n] .. pack(layout.LEASE_FRONT, runs[i] + 1, fence + i) .. nonce
         .. (n > 2 * at_once and ahead_end or lease_end)
     end
   end

@@ -1,5 +1,5 @@
--- Fences follow the clock. A server that lost its last writes, by a crash or a failover, would else draw those again
--- that a worker still has, and so would a shard whose meta is gone; a database would reject the newer worker.
+-- Fences follow the clock. A server may lose its last writes, by a crash or a failover, and a shard its meta. It would
+-- else draw fences again that a worker still has, and a database would reject the newer worker.
 --
 -- That holds while a shard draws no more than so many each millisecond, over time. 48 bits suffice to the year 2109;
 -- a clock beyond that is wrong, and moves no fence further than that.

@@ -40,16 +40,16 @@ function history.by_of(rest)
 end
 
 -- What replaces an occurrence of a schedule is that occurrence.
-local function take_log(fresh, old)
-  local body, state, result = record.split(fresh.rest)
+local function take_log(new, old)
+  local body, state, result = record.split(new.rest)
   local _, _, _, log = record.split(old.rest)
-  fresh.count, fresh.rest = old.count, record.join(body, state, result, log)
-  fresh.flags = bit.bor(fresh.flags, bit.band(old.flags, fields.OCCURRENCE))
+  new.count, new.rest = old.count, record.join(body, state, result, log)
+  new.flags = bit.bor(new.flags, bit.band(old.flags, fields.OCCURRENCE))
 end
 
--- A fresh record goes on with the log of the one that it replaces, and what that one came of is noted there.
-function history.inherit(fresh, old)
-  take_log(fresh, old)
+-- A new record goes on with the log of the one that it replaces, and what that one came of is noted there.
+function history.inherit(new, old)
+  take_log(new, old)
   local came = math.floor(old.flags / fields.CAME) % 4 -- 0 created, 2 replaced, 3 debounced
   local action = came == 2 and fields.DID_REPLACED or fields.DID_ADDED
   local origin, mark = sub(old.rest, 1, fields.ORIGIN_SIZE), ''
@@ -57,17 +57,17 @@ function history.inherit(fresh, old)
   if place >= fields.KEYED then -- by which its request knows, sent again, that it has added
     mark = '\0' .. origin
   end
-  history.note(fresh, action, history.by_of(old.rest) .. mark, 0, old.due, old.created)
+  history.note(new, action, history.by_of(old.rest) .. mark, 0, old.due, old.created)
 end
 
 -- A debounced record goes on with the log too, and has come of what the old one came of.
-function history.debounced(fresh, old, by)
+function history.debounced(new, old, by)
   local theirs = history.by_of(old.rest)
-  fresh.rest = sub(fresh.rest, 1, fields.LENGTHS_AT - 1) .. string.char(#theirs)
-    .. sub(fresh.rest, fields.LENGTHS_AT + 1, fields.REST_SIZE) .. theirs
-    .. sub(fresh.rest, record.ends_of(fresh.rest) + 1)
-  take_log(fresh, old)
-  history.note(fresh, fields.DID_DEBOUNCED, by, old.due, fresh.due)
+  new.rest = sub(new.rest, 1, fields.LENGTHS_AT - 1) .. string.char(#theirs)
+    .. sub(new.rest, fields.LENGTHS_AT + 1, fields.REST_SIZE) .. theirs
+    .. sub(new.rest, record.ends_of(new.rest) + 1)
+  take_log(new, old)
+  history.note(new, fields.DID_DEBOUNCED, by, old.due, new.due)
 end
 
 -- Successors: what replaces a task that runs waits beside it until its lease ends. ------------------------------------

@@ -18,7 +18,7 @@ local function last_of(log)
   return letter, size >= fields.ENTRY_SIZE + 4 and unpack_struct('>I4', log, last + fields.ENTRY_SIZE), last
 end
 
--- Moves the entry with this letter to the log's end, if the log ends in one entry of each kind for one run: so both
+-- Moves the entry with this letter to the log's end, if the log ends in one entry of each kind for one run. So both
 -- kinds of deliveries in a row are counted, however they alternate.
 local function bring_last(r, outcome)
   local body, state, result, log = record.split(r.rest)
@@ -68,8 +68,8 @@ end
 
 -- Lapsed leases. ------------------------------------------------------------------------------------------------------
 
--- A bell rings for the end of each lease, so a lapsed one is taken back at once, unless the server stood still, or nobody
--- could reach it: then the ends of its tasks and its extensions are still on their way.
+-- A bell rings for the end of each lease, so a lapsed one is taken back at once. If it was not, the server stood still,
+-- or nobody could reach it. Then the ends of its tasks and its extensions are still on their way.
 local UNATTENDED = 2000 -- ms after its end from which on a lease lapsed unattended
 local SPARED_FOR = 5000 -- ms that such a lease gets once: its worker asks again within a second
 
@@ -104,7 +104,7 @@ local function take_back(sid, tenant, r, ended)
   local dies = not successor and not end_run(r, ended)
   record.put(sid, successor or r)
   tenants.rehead(tenant)
-  endings.notify(dies and endings.notifications_of(sid, r) or {})
+  notifications.add(dies and notifications.of(sid, r) or {})
   return dies and 1 or 0
 end
 
@@ -118,8 +118,8 @@ local function take_back_unread(sid, data)
   return data and 1 or 0
 end
 
--- Those of some lapsed leases, {stored id, end...}, that are to be taken back; the others lapsed unattended, and get some
--- seconds more, once: `spared` in meta is the end that they get.
+-- Those of some lapsed leases, {stored id, end...}, that are to be taken back. The others lapsed unattended, and get
+-- some seconds more, once. `spared` in meta is the end that they get.
 local function without_unattended(lapsed)
   local known, kept, spared = tonumber(call('HGET', shard.META, 'spared') or 0), {}, {}
   local goes_on = known > shard.NOW and known <= shard.NOW + SPARED_FOR
@@ -142,8 +142,8 @@ end
 
 local SLOT, SLOTS = 300000, 13 -- of ledger/queue.py
 
--- Adds runs that ended without a settle to those of the last hour in meta: of each slot its number, how many they were,
--- and how many of them a target had begun.
+-- Adds runs that ended without a settle to those of the last hour in meta. Each slot has its number, how many they
+-- were, and how many of them a target had begun.
 local function count_runs(runs, at_target)
   local slot, slots = math.floor(shard.NOW / SLOT), {}
   for at, before, before_at_target in string.gmatch(call('HGET', shard.META, 'lapsed') or '', '(%d+):(%d+):(%d+)') do
@@ -160,7 +160,7 @@ end
 
 -- Takes back lapsed leases, {stored id, end...}, and no more once their records weigh `most` bytes. Answers how many,
 -- how many of them died, how many runs ended so, how many of those a target had begun, and whether it stopped at that
--- bound; tenants that it could not serve it adds to `want`. It begins with ZREM, which runs where memory is short.
+-- bound. It adds tenants that it could not serve to `want`. It begins with ZREM, which runs where memory is short.
 function lapses.reclaim(lapsed, want, most)
   lapsed = without_unattended(lapsed)
   local reclaimed, died, stopped, ended, runs, at_target = 0, 0, false, {}, 0, 0

@@ -16,8 +16,8 @@ function lateness.count(begun)
   end
   if next(buckets) and slot ~= shard.LATE_SLOT then
     local stale, fields = {}, {}
-    for over = math.max(shard.LATE_SLOT, slot - SLOTS) + 1, slot do
-      stale[over % SLOTS .. ''] = true
+    for passed = math.max(shard.LATE_SLOT, slot - SLOTS) + 1, slot do
+      stale[passed % SLOTS .. ''] = true
     end
     for _, field in ipairs(call('HKEYS', shard.LATE)) do
       if stale[match(field, '^%d+')] then

@@ -12,9 +12,10 @@ function leases.is_leased(r, token)
   return r.status == fields.LEASE and leases.token_of(r) == token
 end
 
--- Notes a lease that is not there. Its fence may never have been drawn here, though the clock has passed it: then this
--- server has lost its newest writes, or was stopped while another took over, and does not know that yet. It draws one, so
--- the next answer is believed. Where the store is in its caller's process, there is no other server, nor an error_reply.
+-- Notes a lease that is not there. Its fence may never have been drawn here, though the clock has passed it. Then this
+-- server has lost its newest writes, or was stopped while another took over, and does not know that yet. It draws one,
+-- so the next answer is believed. Where the store is in its caller's process, there is no other server, nor an
+-- error_reply.
 function leases.miss(token)
   local fence = unpack_struct('>I6', token)
   if fence > shard.FENCE and redis.error_reply then
@@ -81,7 +82,7 @@ function leases.end_delivery(r)
   r.run, r.target = r.run - 1, nil
 end
 
--- How many ms a task waits after its attempt failed, by its own policy (ledger/task.py): the random part is of its
+-- How many ms a task waits after its attempt failed, by its own policy (ledger/task.py). The random part is of its
 -- lease's token, for a script draws the same numbers each time.
 function leases.backoff(r)
   local jitter, _, wait, factor, longest = unpack_struct(fields.POLICY_FORMAT, r.rest, fields.POLICY_AT)

@@ -45,7 +45,7 @@ local function place_of(sid, r, lease_ms)
   return r.status == fields.DIED and shard.DEAD or shard.DONE, shard.NOW_TEXT
 end
 
--- Whether a scheduled task may stand at this score: notifications come before others, a schedule may be looked at
+-- Whether a scheduled task may stand at this score. Notifications come before others, a schedule may be looked at
 -- early, and what waits for a place at its target stands later.
 local function may_stand_at(sid, r, at)
   if at < r.due then

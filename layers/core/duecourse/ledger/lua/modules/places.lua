@@ -130,9 +130,9 @@ local function forget_targets(targets)
   end
 end
 
--- A bounded step through the entries of what waits for a place, after `from`, the last of the step before: forgets those
--- that wait no more. Whatever takes a task out of its due set leaves its entry to this. Answers whether there may be
--- more of such.
+-- A bounded step through the entries of what waits for a place, after `from`, the last of the step before: forgets
+-- those that wait no more. Whatever takes a task out of its due set leaves its entry to this. Answers whether there may
+-- be more of such.
 function places.forget_strays(from, want)
   local members = call('ZRANGEBYLEX', shard.WAITING, from and '(' .. from or '[\1', '+', 'LIMIT', '0', LOOKED_AT)
   if #members == 0 and not from then

@@ -2,8 +2,9 @@
 -- scheduled again, moved, or a notification is never rejected. The tenant "-" has no quota. Each quota is the queue's
 -- own, else the deployment's for this tenant (modules/settings.lua).
 --
--- `adds:<tenant>` of meta is when the minute would be over that its adds have used up, each its part of it: so many may
--- come at once, and then one by one. `adds` is where a sweep looks on for such that are past.
+-- Each add uses up its part of a minute, and `adds:<tenant>` of meta is when what a tenant has used up is over. So as
+-- many may come at once as the quota says, and then one by one. `adds` is where a sweep looks on for such that are
+-- past.
 --
 -- KEYS    as in shard.lua
 -- ARGV    shard's
@@ -44,9 +45,10 @@ local function take_adds(tenant, part, past, count)
   return 0
 end
 
--- Answers nil where the tenant may have so many more pending tasks, with so many bytes more, that come of so many adds;
--- else the reply, and for how many ms it is to wait, 0 where that is not known. No wait makes room for what is beyond a
--- whole quota: it must hold so many tasks and bytes, some of which may be there, or take the place of others.
+-- Answers nil where the tenant may have so many more pending tasks, with so many bytes more, that come of so many adds.
+-- Else it answers the reply, and for how many ms the tenant is to wait, 0 where that is not known. No wait makes room
+-- for what is beyond a whole quota: it must hold so many tasks and bytes, some of which may be there, or take the place
+-- of others.
 function quotas.refusal(tenant, pending, bytes, adds, tasks, size)
   if not shard.QUOTAS or tenant == '-' then
     return nil

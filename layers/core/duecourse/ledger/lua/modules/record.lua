@@ -193,11 +193,11 @@ function record.open(data)
   end
   shard.weight = shard.weight + #data
   local result, ended
-  if byte(data, -1) == fields.OVER then
+  if byte(data, -1) == fields.ENDED then
     local length
-    length, ended = unpack_struct(fields.OVER_FORMAT, data, #data - fields.OVER_SIZE + 1)
-    result = sub(data, -length - fields.OVER_SIZE, -fields.OVER_SIZE - 1)
-    data = sub(data, 1, -length - fields.OVER_SIZE - 1)
+    length, ended = unpack_struct(fields.ENDED_FORMAT, data, #data - fields.ENDED_SIZE + 1)
+    result = sub(data, -length - fields.ENDED_SIZE, -fields.ENDED_SIZE - 1)
+    data = sub(data, 1, -length - fields.ENDED_SIZE - 1)
   end
   local letter, bare, target, delivery = byte(data, -1), #data, nil, nil
   local begun = letter == fields.BEGUN or letter == fields.WORKED or letter == fields.HANDED
@@ -293,8 +293,8 @@ end
 
 -- Deletes the payload of a record that gives its place to another.
 function record.drop_body(sid, r)
-  if r.flags % weights.TWICE > 0 then
-    weights.count(sid, r, -1)
+  if r.flags % tenant_bytes.TWICE > 0 then
+    tenant_bytes.count(sid, r, -1)
   end
   if r.flags >= fields.APART then
     bodies.drop({ (bodies.field_of(sid, r.rest)) })
@@ -334,7 +334,7 @@ function record.leave_group(sid, rest)
 end
 
 -- Notes that an occurrence of a schedule has ended, or that one which had ended is scheduled again: the verb tells its
--- schedule (modules/series.lua). `flags` are the record's.
+-- schedule (modules/progress.lua). `flags` are the record's.
 function record.note_occurrence(sid, flags, status)
   if flags >= fields.OCCURRENCE and flags % (2 * fields.OCCURRENCE) >= fields.OCCURRENCE then
     shard.occurred = shard.occurred or {}
@@ -351,8 +351,8 @@ function record.note_end(sid, flags, status)
   end
 end
 
--- Writes a record down, and where it belongs: among what is due, or what ended now. The record comes first: a script that
--- is rejected half way leaves the truth there (modules/misplaced.lua).
+-- Writes a record down, and where it belongs: among what is due, or what ended now. The record comes first: a script
+-- that is rejected half way leaves the truth there (modules/misplaced.lua).
 function record.put(sid, r)
   call('HSET', shard.TASKS, sid, record.close(r))
   if r.status == fields.SCHEDULED then
@@ -370,6 +370,6 @@ function record.delete(sid, data)
   end
   call('ZREM', shard.GROUPS, record.member_of_group(sid, data) or '')
   call('HDEL', shard.TASKS, sid)
-  weights.drop({ sid }, { data })
+  tenant_bytes.drop({ sid }, { data })
   bodies.drop({ (bodies.of(sid, data)) })
 end

@@ -2,7 +2,7 @@
 -- wrong places, quotas began or ended, or payloads may have lost their records.
 --
 -- `rewrite` of meta is how far the pass is, while one is under way, with "+" behind it once the pass has changed
--- anything: then another follows, for the cursor means nothing to a server that has started since, or has taken over.
+-- anything. Then another follows, for the cursor means nothing to a server that has started since, or has taken over.
 -- `misplaced` is there while a pass also puts tasks in their places (modules/misplaced.lua).
 --
 -- KEYS    as in shard.lua
@@ -28,13 +28,13 @@ local function look(name, data, was_put_back, is_misplaced)
   if byte(name) == record.SCHEDULE then
     record.join_schedules(name)
   end
-  if was_put_back and stands and clocks.mend(name, data) then
+  if was_put_back and stands and put_back.mend(name, data) then
     changed, data = true, call('HGET', shard.TASKS, name)
   end
   if is_misplaced and stands and misplaced.look(name, data) then
     changed = true
   end
-  return weights.recount(name, data) or changed
+  return tenant_bytes.recount(name, data) or changed
 end
 
 -- A step of the pass, if one is under way; `was_put_back` says that the clock was. Answers whether there may be more.
@@ -45,7 +45,7 @@ function review.step(was_put_back)
       return false
     end
     call('ZREM', shard.LEASED, '')
-    return not weights.clear(clear) or settings.note_quotas()
+    return not tenant_bytes.clear(clear) or settings.note_quotas()
   end
   local cursor, changed = match(place, '^(%d+)(%+?)$')
   local looked = 0
@@ -69,5 +69,5 @@ function review.step(was_put_back)
     return true
   end
   call('HDEL', shard.META, 'rewrite', 'clear', 'misplaced')
-  return not weights.are_counted() and (not weights.clear('0') or settings.note_quotas())
+  return not tenant_bytes.are_counted() and (not tenant_bytes.clear('0') or settings.note_quotas())
 end

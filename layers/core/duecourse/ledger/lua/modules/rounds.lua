@@ -1,11 +1,13 @@
 -- Whose turn it is, for a claim: tenants with ripe work stand in the ring, and each turn is a quantum.
 
--- Bounds of one claim: heads that join the ring at a time, tenants of the ring's front that it looks at, those of them
--- whose backlog it counts, and a backlog of which nobody must know how much more it is.
-local NOTICE, LOOK, COUNTED, PLENTY = 100, 128, 16, 1000
+-- Bounds of one claim.
+local NOTICE = 100 -- heads that join the ring at a time
+local LOOK = 128 -- tenants of the ring's front that it looks at
+local COUNTED = 16 -- those of them whose backlog it counts
+local PLENTY = 1000 -- a backlog that is counted no further
 local TURNS = 20 -- how many tenants share a claim at the least, where so many have work: each more costs it time
--- Redis looks through all of a small hash for each field; one of over 64 bytes makes an index of it, which it stays until
--- it is empty.
+-- Redis looks through all of a small hash for each field; one of over 64 bytes makes an index of it, which it stays
+-- until it is empty.
 local SEVERAL = 8
 
 local ripe, noticed -- tenants whose head has come due, in order; the same as a set, without those that had a turn
@@ -17,7 +19,7 @@ function rounds.begin()
 end
 
 -- The tenants whose turns are next: those in the ring's front, then those whose head has come due. These join the ring
--- only where they have more due after their turn, or get none (`move_on`): most often what was due was all, and they
+-- only where they have more due after their turn, or get none (`move_on`). Most often what was due was all, and they
 -- are among the heads again.
 local function next_ones()
   local front = call('ZRANGE', shard.RING, '0', LOOK - 1)
@@ -47,7 +49,7 @@ function rounds.gather(free, want)
     elseif #sids == free then
       break
     else
-      local few = math.min(quantum, free - #sids, handout.tenant_room(tenant))
+      local few = math.min(quantum, free - #sids, limits.tenant_room(tenant))
       local first, more = #sids + 1, false
       if few > 0 then
         local due = call('ZRANGEBYSCORE', shard.DUE[tenant], '-inf', shard.NOW_TEXT, 'LIMIT', '0',

@@ -2,9 +2,9 @@
 
 local AT_ONCE = 500 -- tenants that one script looks at
 
--- Lets tenants that wait for a place of their own be claimed from again, where they have one within the limit that is
--- now: a bounded step of a pass, if there is one. Ranks change between two steps: passes of several follow each other
--- until one wakes nobody. Answers whether there may be more.
+-- Lets tenants that wait for a place of their own be claimed from again, where the limit that is now has one for them.
+-- It is a bounded step of a pass, if there is one. Ranks change between two steps: so passes of several steps follow
+-- each other until one wakes nobody. Answers whether there may be more.
 function settings.wake_parked()
   local from, woke = match(call('HGET', shard.META, 'unpark') or '', '^(%d+)(%+?)$')
   if not from then
@@ -49,7 +49,7 @@ local function any_default(text, place)
 end
 
 -- Notes which quotas are set, by the queue or the deployment. Answers whether records are to be counted from now on, or
--- no more (weights.recount): those of a queue with a quota of bytes are.
+-- no more (tenant_bytes.recount): those of a queue with a quota of bytes are.
 function settings.note_quotas()
   local own = call('HMGET', shard.META, 'tenant_max_pending', 'tenant_max_bytes', 'tenant_adds_per_minute',
     'tenant_max_schedules', 'default_quotas')
@@ -96,9 +96,9 @@ function settings.set(at)
   end
 end
 
--- Sets the deployment's quotas, which hold where the queue has none of its own: of each tenant by name a line, its name
--- and its quotas, "-" for none, the fourth left out where it is none; the tenant "-" is all others. It begins with a
--- ZREM, too.
+-- Sets the deployment's quotas, which hold where the queue has none of its own. The text has a line for each tenant by
+-- name: its name and its quotas, "-" for none, the fourth left out where it is none. The tenant "-" is all others. It
+-- begins with a ZREM, too.
 function settings.set_defaults(text)
   if (call('HGET', shard.META, 'default_quotas') or '') == text then
     return

@@ -17,9 +17,9 @@
 --                   priority, retention, lease (ms); revision: which version of these settings that is, in a queue of
 --                   several shards; set_by: the mark of the newest change by a caller; unpark: how far a pass is that
 --                   wakes parked tenants, while one is under way; clear: how far wrong counts are forgotten, likewise
---                   (modules/weights.lua); defaulted: 1 where max_running is a default, 2 where tenant_max_running is
---                   one too; dead_swept: when a sweep first looked for old dead tasks; put_back, forgets:
---                   modules/clocks.lua; spared: the end of leases that lapsed unattended and got some seconds more,
+--                   (modules/tenant_bytes.lua); defaulted: 1 where max_running is a default, 2 where tenant_max_running
+--                   is one too; dead_swept: when a sweep first looked for old dead tasks; put_back, forgets:
+--                   modules/put_back.lua; spared: the end of leases that lapsed unattended and got some seconds more,
 --                   until a sweep finds them gone, lapsed: "<slot>:<runs>:<of those at a target>" of each slot of the
 --                   last hour in which runs ended without a settle (modules/lapses.lua); idle: "<fence>:<since>" of a
 --                   shard without tasks or settings, leave: how far it is forgotten, leaving where it is being
@@ -30,11 +30,11 @@
 --                   fits:<target> "<how many>:<since>", what it may have while that is fewer (modules/busy.lua);
 --                   each:<target> how many tasks one event of it is to have, while it has no time for ten; layout: the
 --                   version of the records, there since the first fence; bodies: how many payloads stand apart, while
---                   any does; rewrite, misplaced: modules/review.lua;
---                   tenant_max_pending, tenant_max_bytes, tenant_adds_per_minute, tenant_max_schedules,
---                   default_quotas: those of the deployment (modules/settings.lua), and quotas: a letter of each that
---                   is set (p, b, a, s), while any is; bytes:<tenant>: modules/weights.lua; adds:<tenant>, adds:
---                   modules/quotas.lua; awaited: until when somebody waits for ends of tasks (ms)
+--                   any does; rewrite, misplaced: modules/review.lua; tenant_max_pending, tenant_max_bytes,
+--                   tenant_adds_per_minute, tenant_max_schedules, default_quotas: those of the deployment
+--                   (modules/settings.lua), and quotas: a letter of each that is set (p, b, a, s), while any is;
+--                   bytes:<tenant>: modules/tenant_bytes.lua; adds:<tenant>, adds: modules/quotas.lua; awaited: until
+--                   when somebody waits for ends of tasks (ms)
 --         9 bell    string with a TTL: the instant at which it goes
 --         10 parked zset, tenant that runs as many tasks as it may -> its earliest due time
 --         11 log    zset, "<first fence>:<how many>" of each claim within the rate's window -> claimed_at
@@ -45,17 +45,18 @@
 --                   place it has
 --         14...     due:<tenant> zset, stored id -> due_at (of a notification, `due_score`), of each tenant that the
 --                   verb is about. A schedule is a record as a task's, "*/<tenant>/<id>", in due:* by when it next
---                   fires (fields.NEVER: it does not); of a group only for its shard's sake (modules/series.lua)
+--                   fires (fields.NEVER: it does not); of a group only for its shard's sake (modules/progress.lua)
 -- ARGV    1 the clock: "<ms>" the server's, and the instant until which the call is valid; "" the server's, of a call
 --         that changes nothing; "=<ms>" this time in place of the server's
 --         2 the head channel   3 how many shards the queue has
 --         then the verb's own
 -- RETURNS a negative number alone: -8 the shard is not registered, -9 an override where the clock does not travel,
---         -10 the queue has another number of shards, -20 the records are of a version that this code does not know; or
---         the error LATE, where the call is not valid any more
+--         -10 the queue has another number of shards, -20 the records are of an earlier version than this code, -21 of
+--         a later one; or the error LATE, where the call is not valid any more
 --
--- A module is made once, where the store is in this process, and a verb runs many times: whatever depends on the call
--- is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this one:
+-- Where the store is in this process, a module is made once, and a verb runs many times. So whatever depends on the
+-- call is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this
+-- one:
 --
 -- TASKS ... WAITING                 the keys, as above
 -- DUE, TENANT                       tenant -> its due set; the last of the tenants
@@ -123,7 +124,7 @@ function shard.begin()
   elseif shard.TRAVEL and clock ~= 'travel' then
     return -9
   elseif version ~= fields.VERSION_TEXT and (version or shard.FENCE > 0) then -- a shard of 0.1.0 names no version
-    return -20
+    return (tonumber(version) or 0) > fields.VERSION and -21 or -20
   end
   shard.NOW = values.now(ARGV[1]) -- once, for it moves while a script runs
   shard.NOW_TEXT = values.text_of(shard.NOW)

@@ -5,8 +5,8 @@ function values.text_of(number)
   return string.format('%d', number)
 end
 
--- A request can be held up on its way, in a connection that is closed by now, and reach the server when its caller has
--- given up, and has done something else since. So each script that changes anything compares its clock.
+-- A request can be held up on its way, in a connection that is closed by now. It may reach the server when its caller
+-- has given up, and has done something else since. So each script that changes anything compares its clock.
 local LATE = 'LATE the request came after its caller had given it up: nothing is changed'
 
 -- The time in epoch milliseconds, by a clock (modules/shard.lua).

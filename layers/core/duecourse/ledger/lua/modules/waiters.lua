@@ -1,5 +1,5 @@
--- Ends of tasks for those who wait: a waiter writes into the shard's meta until when it listens, and only until then are
--- ends published.
+-- Ends of tasks for those who wait: a waiter writes into the shard's meta until when it listens, and only until then
+-- are ends published.
 
 -- Publishes the ends of tasks, {anything, stored id...}, where anybody waits in this shard.
 function waiters.publish(ended)

@@ -141,8 +141,9 @@ function walk.is_for_all()
   return kind .. walk.group .. error == '' and since == 0
 end
 
--- Has `look` at each of these of the tenant's, as stored id, at, record as it stands: until it answers that there is
--- room for no more, or what was read weighs so many bytes. Answers how far it came, nil where that is the end.
+-- Calls `look` with each of these of the tenant's: stored id, at, record as it stands. It stops once `look` answers
+-- that there is room for no more, or once what was read weighs so many bytes. Answers how far it came, nil where that
+-- is the end.
 function walk.each(flat, most, look)
   local looked, count = 0, #flat / 2
   while looked < count do

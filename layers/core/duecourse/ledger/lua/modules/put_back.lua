@@ -1,11 +1,11 @@
 -- A clock that went ahead and was put back: what it left in the future is looked at by a pass of the sweep
 -- (modules/review.lua).
 --
--- Fences follow the clock, so the newest tells how far it has been. While that is ahead of the clock, `put_back` of meta
--- is "<clock>:<fence>:<reached>": the clock and the newest fence as the last sweep saw them, and how far the wrong clock
--- had been. The newest fence is set a day further then, so a clock that goes ahead once more, about as far, is told by
--- the next script from one that is right. `forgets` is "<when>:<from when on>": when a sweep last looked at what
--- ended long ago, and from when on it may be forgotten; it is there while anything has ended.
+-- Fences follow the clock, so the newest tells how far it has been. While that is ahead of the clock, `put_back` of
+-- meta is "<clock>:<fence>:<reached>": the clock and the newest fence as the last sweep saw them, and how far the wrong
+-- clock had been. The newest fence is set a day further then, so a clock that goes ahead once more, about as far, is
+-- told by the next script from one that is right. `forgets` is "<when>:<from when on>": when a sweep last looked at
+-- what ended long ago, and from when on it may be forgotten; it is there while anything has ended.
 --
 -- KEYS    as in shard.lua
 -- ARGV    shard's
@@ -22,7 +22,7 @@ local BY_POLICY = {
 local was_at -- how far the clock had been that was put back
 
 -- Begins a pass where the clock was put back since the last sweep. Answers whether it is behind the newest fence.
-function clocks.watch()
+function put_back.watch()
   local known = call('HGET', shard.META, 'put_back')
   local behind = shard.FENCE / PER_MS - shard.NOW
   if behind <= MINUTE and not known then
@@ -51,9 +51,9 @@ local function oldest_end()
   return math.min(tonumber(done or nil) or math.huge, tonumber(dead or nil) or math.huge)
 end
 
--- Whether what ended long ago may be forgotten: not for some minutes after the clock has gone on by more than a day
+-- Whether what ended long ago may be forgotten. Not for some minutes after the clock has gone on by more than a day
 -- between two sweeps, for it may be wrong.
-function clocks.may_forget()
+function put_back.may_forget()
   local known, from = call('HGET', shard.META, 'forgets'), 0
   if call('ZCARD', shard.DONE) + call('ZCARD', shard.DEAD) == 0 then
     if known then
@@ -85,9 +85,10 @@ local function newest(log)
   return letter, time
 end
 
--- What the due time of a scheduled task was counted from, its last end or its add; nil where it may have been given as an
--- instant, which what is due within the hour is taken not to be. Then the letter of the run that ended, and whether the due
--- time may be a moment before: the end of a lease, or when a process fired the schedule whose occurrence this is.
+-- What the due time of a scheduled task was counted from, its last end or its add; nil where it may have been given as
+-- an instant, which what is due within the hour is taken not to be. Then the letter of the run that ended, and whether
+-- the due time may be a moment before: the end of a lease, or when a process fired the schedule whose occurrence this
+-- is.
 local function counted_from(r)
   local _, _, _, log = record.split(r.rest)
   local letter, at = newest(log)
@@ -143,7 +144,7 @@ local function mend_end(sid, place)
 end
 
 -- Looks at the times of a record as it stands. Answers whether it is to be looked at again.
-function clocks.mend(sid, data)
+function put_back.mend(sid, data)
   local r, tenant = record.open(data), tenants.tenant_of(sid)
   if r and r.status == fields.LEASE then
     mend_lease(sid, r)

@@ -12,8 +12,8 @@ local function due_from(place, count)
     values.text_of(count))
 end
 
--- The longest due. Of more than one look goes through, its second half is one of the parts behind the first, by the time
--- each look another: nothing is written, and no part is out of sight for long.
+-- The longest due. If there are more than one look goes through, its second half is one of the parts behind the first.
+-- Which one follows from the time: so nothing is written, and no part is out of sight for long.
 local function look()
   local count = call('ZCOUNT', shard.DUE[SCHEDULES], '-inf', shard.NOW_TEXT)
   if count <= LOOK then
@@ -51,7 +51,7 @@ end
 
 -- As far as a script may read: {stored id, record, its payload where that is apart, or ""...}. Where their due set is
 -- not among KEYS, their tenant is added to `want`.
-function dues.read(want)
+function due_schedules.read(want)
   local found = {}
   if not shard.DUE[SCHEDULES] then
     want[#want + 1] = SCHEDULES

@@ -1,23 +1,16 @@
--- What the scripts that begin leases share: how many may begin, the rate's log, a lease behind a record.
+-- Limits of the leases that begin: how many a queue and a tenant may have, how long they are, the log of the rate.
 
 local RECLAIM = 500 -- lapsed leases that are taken back first
-local RECLAIM_BYTES = 1000000 -- lapsed leases that are taken back first
--- LEASE and PRIORITY: how the queue is set for leases that begin.
-function handout.begin()
+local RECLAIM_BYTES = 1000000 -- bytes of their records at the most
+
+-- LEASE, PRIORITY                   how the queue is set, nil and -1 where it is not
+function limits.begin()
   local own = call('HMGET', shard.META, 'lease', 'priority')
-  handout.LEASE, handout.PRIORITY = tonumber(own[1] or nil), tonumber(own[2] or -1)
+  limits.LEASE, limits.PRIORITY = tonumber(own[1] or nil), tonumber(own[2] or -1)
 end
 
--- A lease as it stands behind a record, `fields.BEGUN_FORMAT` (layout.py) in two halves: run and fence, then what is one for
--- all that a script leases. To make the record's front anew would cost twice as much.
-local LEASE_FRONT = '>I4I6'
-
-function handout.lease_end(nonce, trigger)
-  return nonce .. pack('>I6', shard.NOW) .. trigger .. 'L'
-end
-
--- The rate's log counts claims, "fence:count" at the time of the newest that it counts: those of one thousandth of the
--- window are one entry, so that neither its length nor what leaves it at once grows with the rate.
+-- The rate's log counts claims, "fence:count" at the time of the newest that it counts. Claims of one thousandth of the
+-- window are one entry. So neither its length, nor what leaves it at once, grows with the rate.
 local ENTRIES = 2000 -- of a log that is longer, for it was written when each claim was one
 
 -- Set and not incremented, for another program may have left there what is no number.
@@ -45,7 +38,7 @@ local function slide()
 end
 
 -- How many leases may begin, at most `wanted`.
-function handout.room(wanted)
+function limits.room(wanted)
   if shard.PAUSED then
     return 0
   elseif shard.MAX_RUNNING then
@@ -63,11 +56,11 @@ function handout.room(wanted)
 end
 
 -- How many more a tenant may run.
-function handout.tenant_room(tenant)
+function limits.tenant_room(tenant)
   return shard.TENANT_MAX and shard.TENANT_MAX - (call('HGET', shard.META, 'running:' .. tenant) or 0) or math.huge
 end
 
-function handout.log_claimed(fence, count)
+function limits.log_claimed(fence, count)
   if not shard.RATE or count == 0 then
     return
   end

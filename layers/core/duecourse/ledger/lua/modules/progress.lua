@@ -1,8 +1,9 @@
--- What the scripts share that know schedules: the progress that a schedule's state keeps, and ends of its occurrences.
+-- Progress of schedules: what a schedule's state keeps of its occurrences, and how their ends change it.
 --
 -- A schedule's state is JSON text, one string of four parts with a bar between them. What callers ask for is not in it,
 -- but in its payload, which no script reads:
---   head     version, next nominal time ("-" for none), fired, skipped, missed, version of the time zones (with the former
+--   head     version, next nominal time ("-" for none), fired, skipped, missed, version of the time zones (with the
+--   former
 --            one, and the nominal time that it gave, where a later one gave another)
 --   recent   of each of the last occurrences, oldest first: how much later its nominal time is than that of the one
 --            before (of the first the time itself, and nothing where it is as much as before), "+" and how many missed
@@ -17,12 +18,12 @@ local SKIPPED = 'S'
 local BECAME = { [fields.SCHEDULED] = 'L', [fields.FINISHED] = 'D', [fields.DIED] = 'X', [fields.CANCELLED] = 'C' }
 
 -- The nominal time of an occurrence as its id has it, nil where that is no occurrence's.
-function series.time_of(sid)
+function progress.time_of(sid)
   return match(sid, '@([^@]*)$')
 end
 
 -- The stored id of an occurrence's schedule.
-function series.schedule_of(sid)
+function progress.schedule_of(sid)
   return '*/' .. match(sid, '^(.*)@')
 end
 
@@ -41,7 +42,7 @@ local function instant_of(time)
 end
 
 -- Goes through `recent`: the place of each letter, its nominal time in epoch milliseconds, and the letter.
-function series.remembered(recent)
+function progress.remembered(recent)
   local at, gap, find = 0, 0, string.gmatch(recent, '(%-?)([%l%d]*)%.?([%l%d]*)%+?%d*()(%u)')
   return function()
     local sign, seconds, ms, place, letter = find()
@@ -56,13 +57,13 @@ function series.remembered(recent)
 end
 
 -- A schedule's state, nil where it cannot be read.
-function series.read(r)
+function progress.read(r)
   local _, text = record.split(r.rest)
   local head, recent, live, waiting = match(text, '^"([^|]*)|([^|]*)|([^|]*)|([^|]*)"$')
   return head and { head = head, recent = recent, live = live, waiting = waiting }
 end
 
-function series.write(r, state)
+function progress.write(r, state)
   local body, _, result, log = record.split(r.rest)
   local text = '"' .. table.concat({ state.head, state.recent, state.live, state.waiting }, '|') .. '"'
   r.rest = record.join(body, text, result, log)
@@ -79,8 +80,8 @@ local function words_without(words, gone)
 end
 
 -- Notes what became of the occurrence of an instant, where it is among the last.
-function series.became_at(state, instant, letter)
-  for place, at in series.remembered(state.recent) do
+function progress.became_at(state, instant, letter)
+  for place, at in progress.remembered(state.recent) do
     if at == instant then
       state.recent = sub(state.recent, 1, place - 1) .. letter .. sub(state.recent, place + 1)
       return
@@ -88,25 +89,25 @@ function series.became_at(state, instant, letter)
   end
 end
 
-function series.became(state, time, letter)
-  series.became_at(state, instant_of(time), letter)
+function progress.became(state, time, letter)
+  progress.became_at(state, instant_of(time), letter)
 end
 
 -- Notes an occurrence that has not ended.
-function series.add_live(state, time)
+function progress.add_live(state, time)
   local words = words_without(state.live, time)
   words[#words + 1] = time
   state.live = table.concat(words, ' ', math.max(1, #words - MOST_LIVE + 1))
 end
 
 -- Notes the end of an occurrence.
-function series.strike(state, time)
+function progress.strike(state, time)
   state.live = table.concat(words_without(state.live, time), ' ')
   state.waiting = state.waiting ~= time and state.waiting or ''
 end
 
 -- The record of an occurrence that has not ended, nil where there is none. `of` is its schedule's stored id.
-function series.open_live(of, time)
+function progress.open_live(of, time)
   local sid = sub(of, 3) .. '@' .. time
   local r = record.open(call('HGET', shard.TASKS, sid))
   local is_live = r and (r.status == fields.SCHEDULED or r.status == fields.LEASE)
@@ -115,32 +116,32 @@ function series.open_live(of, time)
 end
 
 -- The record of the occurrence that waits, and its stored id; nil where none does. One that was moved waits no more.
-function series.open_waiting(of, state)
+function progress.open_waiting(of, state)
   local time = state.waiting
   if time == '' then
     return nil
   end
-  local r, sid = series.open_live(of, time)
+  local r, sid = progress.open_live(of, time)
   if r and r.status == fields.SCHEDULED and r.due >= fields.NEVER then
     return r, sid
   end
   state.waiting = ''
   if r then
-    series.add_live(state, time)
+    progress.add_live(state, time)
   end
 end
 
 -- The occurrence that waits is due now, where none is live any more.
-function series.release(of, state)
+function progress.release(of, state)
   local time = state.waiting
   local r, sid = nil, nil
   if state.live == '' then
-    r, sid = series.open_waiting(of, state)
+    r, sid = progress.open_waiting(of, state)
   end
   if r then
     local tenant = tenants.tenant_of(sid)
     state.waiting = ''
-    series.add_live(state, time)
+    progress.add_live(state, time)
     if r.deadline > 0 and r.flags % (2 * fields.COUNTS) >= fields.COUNTS then
       r.deadline = r.deadline - r.due + shard.NOW
     end
@@ -153,29 +154,29 @@ function series.release(of, state)
 end
 
 -- Tells schedules which of their occurrences have ended, and which that had ended live again: {stored id, status...}.
-function series.tell(occurred)
+function progress.tell(occurred)
   local found = {}
   for i = 1, #occurred, 2 do
-    local sid, time = occurred[i], series.time_of(occurred[i])
-    local of = time and series.schedule_of(sid)
+    local sid, time = occurred[i], progress.time_of(occurred[i])
+    local of = time and progress.schedule_of(sid)
     if of and not found[of] then
       local r = record.open(call('HGET', shard.TASKS, of))
-      found[of] = { r = r, state = r and series.read(r) }
+      found[of] = { r = r, state = r and progress.read(r) }
     end
     local state = of and found[of].state
     if state then
-      series.became(state, time, BECAME[occurred[i + 1]])
+      progress.became(state, time, BECAME[occurred[i + 1]])
       if occurred[i + 1] == fields.SCHEDULED then
-        series.add_live(state, time)
+        progress.add_live(state, time)
       else
-        series.strike(state, time)
+        progress.strike(state, time)
       end
     end
   end
   for of, one in pairs(found) do
     if one.state then
-      series.release(of, one.state)
-      series.write(one.r, one.state)
+      progress.release(of, one.state)
+      progress.write(one.r, one.state)
       call('HSET', shard.TASKS, of, record.close(one.r))
     end
   end

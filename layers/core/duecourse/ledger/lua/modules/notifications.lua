@@ -1,17 +1,14 @@
--- What the scripts that end tasks share: the tasks that tell of an end.
+-- Completion notifications (ledger/task.py), for the scripts that end tasks: a task that reports the end of another.
 --
 -- ARGV    those of shard, then before the verb's own: deaths (1 where each is notified), the retry policy of
---         notifications
---         (as it stands in a record, without an origin)
+--         notifications (as it stands in a record, without an origin)
 
 local deaths, policy
 
-function endings.begin()
+function notifications.begin()
   deaths, policy = ARGV[shard.FIRST] == '1', ARGV[shard.FIRST + 1]
   shard.FIRST = shard.FIRST + 2
 end
-
--- Completion notifications (ledger/task.py). ------------------------------------------------------------------
 
 local NO_ORIGIN, BY = string.rep('\0', 8), 'duecourse'
 local NOBODY = {}
@@ -36,24 +33,24 @@ local function notification(sid, r, mark, kind, url, auth)
 end
 
 -- The notifications of a task that is done or dead. It writes nothing.
-function endings.notifications_of(sid, r)
+function notifications.of(sid, r)
   local _, _, group_end, notify_end = record.ends_of(r.rest)
   local death = deaths and r.status == fields.DIED
   if (group_end == notify_end and not death) or record.is_notification(sid) then
     return NOBODY
   end
-  local notifications = {}
+  local found = {}
   if group_end < notify_end then
     -- Without what the receiver is to get besides, after a space: that is looked up when it is sent.
     local text = sub(r.rest, group_end + 1, notify_end)
     local notify, auth = match(text, '^[^ ]*'), match(text, ' auth=([^ ]+)')
     local is_url = string.find(notify, '://', 1, true)
-    notifications[1] = notification(sid, r, 'n', is_url and 'task.ended' or notify, is_url and notify or '', auth)
+    found[1] = notification(sid, r, 'n', is_url and 'task.ended' or notify, is_url and notify or '', auth)
   end
   if death then
-    notifications[#notifications + 1] = notification(sid, r, 'd', 'task.dead', '')
+    found[#found + 1] = notification(sid, r, 'd', 'task.dead', '')
   end
-  return notifications
+  return found
 end
 
 -- Whether a notification that stands there has ended, and is out of its place: a task that expired unclaimed, is
@@ -68,16 +65,16 @@ local function has_ended(sid)
   return true
 end
 
--- Adds notifications, due now, but never over one that is pending; after a script's first write alone, for it begins
--- with another than ZREM.
-function endings.notify(notifications)
-  if #notifications == 0 then
+-- Adds notifications, due now, but not in the place of one that is pending. Only after a script's first write: this one
+-- is no ZREM.
+function notifications.add(made)
+  if #made == 0 then
     return
   end
-  local fence = shard.next_fence(#notifications) - #notifications
-  for i, pair in ipairs(notifications) do
+  local fence = shard.next_fence(#made) - #made
+  for i, pair in ipairs(made) do
     local sid, tenant = pair[1], tenants.tenant_of(pair[1])
-    local data = layout.fresh_record(0, shard.NOW, shard.NOW, fence + i, 0, pair[2])
+    local data = layout.new_record(0, shard.NOW, shard.NOW, fence + i, 0, pair[2])
     local new = call('HSETNX', shard.TASKS, sid, data) == 1
     if not new and has_ended(sid) then
       call('HSET', shard.TASKS, sid, data)

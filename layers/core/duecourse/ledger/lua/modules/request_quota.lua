@@ -1,15 +1,15 @@
--- How many bytes of requests and their answers a tenant may have kept: as many at once as its quota says, and then as
--- many in the time for which a request is remembered (ms).
+-- Quota of bytes of a tenant's saved requests and answers. It may use all of it at once, and then as much again in the
+-- time for which a request is remembered (ms).
 --
--- Of each tenant a zset has when that time would be over that they have used up, each its part of it. What is past is
--- used up no more: nothing is counted off, whoever forgets the requests.
+-- Each byte uses up its part of that time. A zset has the instant at which what a tenant has used up is over. So
+-- nothing is counted off when a request is forgotten.
 --
 -- KEYS    3 that zset, tenant -> that instant (ms)
 
 local RECORD = 300 -- what a request takes besides its name, which stands in two places
 
 -- What a request itself counts for, that has no answer yet.
-function kept.cost(field)
+function request_quota.cost(field)
   return RECORD + 2 * #field
 end
 
@@ -21,14 +21,14 @@ end
 
 -- For how long a request with so many bytes is to wait, 0 where it may begin. One may always be begun where nothing is
 -- kept.
-function kept.wait(tenant, now, bytes, quota, period)
+function request_quota.wait(tenant, now, bytes, quota, period)
   local at = over_at(tenant, now, period)
   local late = at + bytes * period / quota - now - period
   return at > now and late > 0 and math.ceil(late) or 0
 end
 
 -- Counts so many bytes more, or less. An answer whose request has begun is kept, whatever that comes to.
-function kept.take(tenant, now, bytes, quota, period)
+function request_quota.take(tenant, now, bytes, quota, period)
   local at = math.min(over_at(tenant, now, period) + bytes * period / quota, now + 2 * period)
   redis.call('ZADD', KEYS[3], string.format('%.0f', at), tenant)
 end

@@ -1,5 +1,5 @@
--- A clock that has gone far ahead of the newest fence, or is behind it: the next sweep is to know (modules/clocks.lua).
--- Apart from those, for each script makes it.
+-- A clock that has gone far ahead of the newest fence, or is behind it: the next sweep is to know. It is apart from
+-- modules/put_back.lua, for each script makes it.
 --
 -- KEYS    as in shard.lua
 -- ARGV    shard's
@@ -7,7 +7,7 @@
 local HOUR = 3600000
 
 -- Ends a script that may have counted from the clock, which is so far ahead of the newest fence (ms).
-function ahead.note(by)
+function clock_ahead.note(by)
   if by < 0 then
     local saw = match(call('HGET', shard.META, 'put_back') or '', '^%d+')
     if saw and shard.NOW - saw > HOUR then

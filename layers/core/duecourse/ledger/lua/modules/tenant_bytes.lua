@@ -2,8 +2,8 @@
 --
 -- A record with the flag COUNTED is counted: `bytes:<tenant>` of meta is the sum of what those have. Records are
 -- counted for as long as they are there, ended ones too; never those of the tenant "-", nor notifications. Without a
--- `b` in `quotas` a pass of the sweep has nothing counted any more, and the counts begin anew: so they do where `mend`
--- takes it away, for a quota that is set comes back then.
+-- `b` in `quotas`, a pass of the sweep has nothing counted any more, and the counts begin anew. `mend` takes the `b`
+-- away for that, and a quota that is set brings it back.
 --
 -- KEYS    as in shard.lua
 -- ARGV    shard's
@@ -11,13 +11,13 @@
 local OWNER = '^%*?/?([^/]*)' -- of a stored id: whose bytes they are, and a schedule's are its tenant's
 local TWICE = 2 -- of the flag, which is the lowest: a record is counted whose flags have a remainder
 
-function weights.are_counted()
+function tenant_bytes.are_counted()
   return match(shard.QUOTAS or '', 'b')
 end
 
 -- Whether a task with this stored id is to be counted.
-function weights.counts(sid)
-  return weights.are_counted() and match(sid, OWNER) ~= '-' and not string.find(sid, '~', 1, true)
+function tenant_bytes.counts(sid)
+  return tenant_bytes.are_counted() and match(sid, OWNER) ~= '-' and not string.find(sid, '~', 1, true)
 end
 
 -- The size of a payload, wherever that is.
@@ -42,15 +42,15 @@ local function result_size(rest)
 end
 
 -- The size of an opened record's payload and result; whoever cannot open one has its flags and its rest.
-function weights.size_of(sid, r)
+function tenant_bytes.size_of(sid, r)
   return payload_size(sid, r.flags, r.rest) + result_size(r.rest)
 end
 
 -- The same of a record as it stands, which is not cut off within its front. What has not ended has no result.
 local function standing_size(sid, data)
   local letter, result = byte(data, -1), 0
-  if letter == fields.OVER then
-    result = unpack_struct(fields.OVER_FORMAT, data, #data - fields.OVER_SIZE + 1)
+  if letter == fields.ENDED then
+    result = unpack_struct(fields.ENDED_FORMAT, data, #data - fields.ENDED_SIZE + 1)
   elseif letter == fields.FINISHED then
     local ran, size = pcall(result_size, sub(data, fields.FRONT_SIZE + 1, -2))
     result = ran and size or 0
@@ -59,7 +59,7 @@ local function standing_size(sid, data)
 end
 
 -- Adds to a tenant's bytes; the sum is written down while there is any.
-function weights.grow(tenant, change)
+function tenant_bytes.grow(tenant, change)
   local field = 'bytes:' .. tenant
   if change ~= 0 and call('HINCRBY', shard.META, field, values.text_of(change)) <= 0 then
     call('HDEL', shard.META, field)
@@ -67,25 +67,25 @@ function weights.grow(tenant, change)
 end
 
 -- Counts an opened record, where the change is 1, or does so no more, where it is -1.
-function weights.count(sid, r, change)
+function tenant_bytes.count(sid, r, change)
   r.flags = r.flags + change * fields.COUNTED
-  weights.grow(match(sid, OWNER), change * weights.size_of(sid, r))
+  tenant_bytes.grow(match(sid, OWNER), change * tenant_bytes.size_of(sid, r))
 end
 
 -- How many bytes more are counted once an opened record that ended is pending again.
-function weights.more_by(sid, r)
-  return r.flags % TWICE == 0 and weights.size_of(sid, r) or 0
+function tenant_bytes.more_by(sid, r)
+  return r.flags % TWICE == 0 and tenant_bytes.size_of(sid, r) or 0
 end
 
 -- An opened record that ended is pending again; it may be of a time when nothing was counted.
-function weights.enter(sid, r)
-  if r.flags % TWICE == 0 and weights.counts(sid) then
-    weights.count(sid, r, 1)
+function tenant_bytes.enter(sid, r)
+  if r.flags % TWICE == 0 and tenant_bytes.counts(sid) then
+    tenant_bytes.count(sid, r, 1)
   end
 end
 
 -- Records as they stand are deleted: those of these ids, false for one that is not there.
-function weights.drop(sids, records)
+function tenant_bytes.drop(sids, records)
   local gone = {}
   for i, data in ipairs(records) do
     if data and #data >= fields.SMALLEST and byte(data) == fields.VERSION and byte(data, 2) % TWICE > 0 then
@@ -94,22 +94,22 @@ function weights.drop(sids, records)
     end
   end
   for tenant, bytes in pairs(gone) do
-    weights.grow(tenant, -bytes)
+    tenant_bytes.grow(tenant, -bytes)
   end
 end
 
 -- Counts a record as it stands under this name, or no more, as it should be. Answers whether that changed it.
-function weights.recount(name, data)
+function tenant_bytes.recount(name, data)
   if #data < fields.SMALLEST or byte(data) ~= fields.VERSION then
     return false
   end
   local sid, flags = match(name, '^[^+]*'), byte(data, 2)
-  local was, is = flags % TWICE > 0, weights.counts(sid) and true or false
+  local was, is = flags % TWICE > 0, tenant_bytes.counts(sid) and true or false
   if was == is then
     return false
   end
   local change = is and 1 or -1
-  weights.grow(match(sid, OWNER), change * standing_size(sid, data))
+  tenant_bytes.grow(match(sid, OWNER), change * standing_size(sid, data))
   call('HSET', shard.TASKS, name, sub(data, 1, 1) .. string.char(flags + change * fields.COUNTED) .. sub(data, 3))
   return true
 end
@@ -117,7 +117,7 @@ end
 local LOOKED_AT = 500 -- fields of meta, in one step
 
 -- What is left once nothing is counted is wrong: a bounded step that forgets it. Answers whether it was the last.
-function weights.clear(cursor)
+function tenant_bytes.clear(cursor)
   local found, wrong = call('HSCAN', shard.META, cursor, 'COUNT', LOOKED_AT), {}
   for i = 1, #found[2], 2 do
     if sub(found[2][i], 1, 6) == 'bytes:' then

@@ -13,14 +13,14 @@ from tests.support import redis_ledger
 
 
 @contextmanager
-def level_store(
+def level_ledger(
     folder: Path, clock: Clock | None = None, sharding: Sharding | None = None, **options: Any
 ) -> Iterator[EmbeddedLedger]:
-    """A store in `folder`; what it wrote is true when it is closed."""
-    store = EmbeddedLedger(clock, sharding, **options, disk=LevelDisk(str(folder)))
+    """A ledger in `folder`; what it wrote is true when it is closed."""
+    ledger = EmbeddedLedger(clock, sharding, **options, disk=LevelDisk(str(folder)))
     try:
-        yield store
-        for shard in store.shards():
-            redis_ledger.check(store.client, shard)
+        yield ledger
+        for shard in ledger.shards():
+            redis_ledger.check(ledger.client, shard)
     finally:
-        store.close()
+        ledger.close()

@@ -1,8 +1,9 @@
 -- Notes how far a numbered file of schedules is applied, never over a higher number.
 --
--- KEYS    1 hash: begun, the highest number that was begun; begun_at (ms); digest, that file's; applied, the last number
---         applied; settled; "entries:<number>:<digest>", what each file begun since then is to make (JSON)
--- ARGV    1 the clock (modules/shard.lua)   2 number   3 begin, finish or settle   4 digest   5 what it makes, for a begin
+-- KEYS    1 hash: begun, the highest number that was begun; begun_at (ms); digest, that file's; applied, the last
+--         number applied; settled; "entries:<number>:<digest>", what each file begun since then is to make (JSON)
+-- ARGV    1 the clock (modules/shard.lua)   2 number   3 begin, finish or settle   4 digest   5 what it makes, for a
+--         begin
 -- RETURNS all fields and their values, as they are then
 
 local KEY, number, step = KEYS[1], tonumber(ARGV[2]), ARGV[3]

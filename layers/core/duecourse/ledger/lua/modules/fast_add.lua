@@ -1,17 +1,17 @@
--- The usual add, tried before any other: one task of no group, or a new schedule, of no large payload, not due yet and no
--- earlier than its tenant's next and than a bell that hangs as early as anything needs, where nothing has its id. It
--- changes neither the bell nor the tenant's place, and needs none of the other modules, which take longer to make than
--- all that it does.
+-- The fast way of most adds, tried before the whole one: one task of no group, or a new schedule, without a large
+-- payload. Its id is new. It is not due yet, no earlier than its tenant's next, and no earlier than a bell that hangs
+-- as early as anything needs. So it changes neither the bell nor the tenant's place, and needs none of the other
+-- modules, which take longer to make than all that it does.
 --
 -- ARGV    add.lua's or schedule.lua's. Of add.lua: 4 registered, 5 echo, 6 unique, 7 since, 8 id, 9 mode, 10 due,
 --         11 deadline, 12 max wait, 13 group, 14 rest. Of schedule.lua: 4 registered, 5 id, 6 tenant, 7 seen, 8 due,
 --         9 rest, 10 when its times were computed
 
 local OF_SCHEDULE = 10 -- how many those are
-local AHEAD, PER_MS = 60000, 64 -- ms that fences may be ahead: else the clock was put back (modules/clocks.lua)
+local AHEAD, PER_MS = 60000, 64 -- ms that fences may be ahead: else the clock was put back (modules/put_back.lua)
 
 -- Answers as add.lua or schedule.lua, or nil where another add is asked for: then it has written nothing.
-function usual.begin()
+function fast_add.begin()
   local sid, at, rest, computed_at = ARGV[8], ARGV[10], ARGV[14], 0
   if #ARGV == OF_SCHEDULE and ARGV[7] == '' and not match(ARGV[5], '~') then -- a backfill has its series to look at
     sid, at, rest, computed_at = ARGV[5], ARGV[8], ARGV[9], tonumber(ARGV[10])
@@ -43,7 +43,7 @@ function usual.begin()
       and (clock or valid) and not quotas and fence <= (now + AHEAD) * PER_MS and computed_at <= now + AHEAD
     if right and ours and call('HEXISTS', KEYS[1], sid) == 0 then
       local drawn = call('HINCRBY', meta, 'fence', fences.step(fence, now, 1))
-      local data = layout.fresh_record(0, due, now, drawn, 0, rest)
+      local data = layout.new_record(0, due, now, drawn, 0, rest)
       call('HSET', KEYS[1], sid, data)
       call('ZADD', KEYS[14], string.format('%d', due), sid)
       return #ARGV == 14 and { now, hung, { 1 }, ARGV[5] == '1' and { data } or {}, {} } or { now, hung, 1, 0 }

@@ -1,4 +1,4 @@
-"""A store in memory that does not answer for one of its shards, as a cluster whose primary has gone."""
+"""A ledger in memory that does not answer for one of its shards, as a cluster whose primary has gone."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -12,7 +12,7 @@ from duecourse.ledger.task import Shard
 
 
 class OneByOne(EmbeddedLedger):
-    """A store that asks each of many shards by itself."""
+    """A ledger that asks each of many shards by itself."""
 
     def stats_of(self, shards: Sequence[Shard]) -> list[Stats | Away]:
         return [answered(partial(self.stats, shard)) for shard in shards]

@@ -13,7 +13,7 @@ from typing import Any
 LEASE_MS = 30_000
 
 
-class EarlierStore:
+class EarlierLedger:
     """The other end: calls by name, in a child process."""
 
     def __init__(self, layer: Path, url: str) -> None:
@@ -22,7 +22,7 @@ class EarlierStore:
             [sys.executable, __file__, url], env={"PYTHONPATH": str(layer), "PATH": ""}, **pipes
         )
 
-    def __enter__(self) -> "EarlierStore":
+    def __enter__(self) -> "EarlierLedger":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -40,7 +40,7 @@ class EarlierStore:
         return answer["answer"]
 
 
-class ServedStore:
+class ServedLedger:
     """The verbs, in words of JSON."""
 
     def __init__(self, url: str) -> None:
@@ -49,70 +49,72 @@ class ServedStore:
         self._leases, self._ports = code("duecourse.ports.leases"), code("duecourse.ports.tasks")
         self._pages, self._shard = code("duecourse.domain.pages"), self._tasks.Shard()
         client = code("duecourse.adapters.redis.connect").connect(url)
-        self._store = code("duecourse.adapters.redis.store").RedisStore(client, deaths=True)
+        self._ledger = code("duecourse.adapters.redis.store").RedisStore(client, deaths=True)
 
     def add(self, id: str, payload: str, **fields: Any) -> str:
         """The reply."""
-        [answer] = self._store.add([self._tasks.NewTask(id, "work", payload, **fields)])
+        [answer] = self._ledger.add([self._tasks.NewTask(id, "work", payload, **fields)])
         return str(answer.reply)
 
     def get(self, id: str) -> dict[str, Any] | None:
         """A task's fields, as far as JSON has them."""
-        task = self._store.get("default", id)
+        task = self._ledger.get("default", id)
         shown = task and {name: getattr(task, name) for name in task.__match_args__}
         return shown and {name: value for name, value in shown.items() if isinstance(value, str | int)}
 
     def claim(self, limit: int) -> dict[str, str]:
         """Tokens by id."""
-        return {task.id: task.token for task in self._store.claim(self._shard, limit, lease_ms=LEASE_MS).tasks}
+        return {task.id: task.token for task in self._ledger.claim(self._shard, limit, lease_ms=LEASE_MS).tasks}
 
     def begin(self, id: str, token: str) -> str:
         """The token of the run."""
         lease = self._leases.Lease(id, token)
-        return str(self._store.begin(self._shard, [lease], LEASE_MS, [b"8 random"])[0].token)
+        return str(self._ledger.begin(self._shard, [lease], LEASE_MS, [b"8 random"])[0].token)
 
     def settle(self, id: str, token: str, how: str, tenant: str = "-", **fields: Any) -> str:
         """What became of it."""
         ending = self._outcomes.Ending[how]
-        return str(self._store.settle(self._shard, [self._outcomes.Settlement(id, tenant, token, ending, **fields)])[0])
+        return str(
+            self._ledger.settle(self._shard, [self._outcomes.Settlement(id, tenant, token, ending, **fields)])[0]
+        )
 
     def extend(self, id: str, token: str) -> bool:
         """Whether the lease is held."""
-        return bool(self._store.extend(self._shard, [self._leases.Lease(id, token)], LEASE_MS) != [0])
+        return bool(self._ledger.extend(self._shard, [self._leases.Lease(id, token)], LEASE_MS) != [0])
 
     def save(self, id: str, token: str, state: str) -> bool:
         """Whether the lease is held."""
-        return bool(self._store.save(self._shard, self._leases.Lease(id, token), state))
+        return bool(self._ledger.save(self._shard, self._leases.Lease(id, token), state))
 
     def move(self, id: str, force: bool) -> str:
         """The reply."""
-        return str(self._store.move("default", [self._ports.Move(id, delay_ms=60_000, force=force)])[0])
+        return str(self._ledger.move("default", [self._ports.Move(id, delay_ms=60_000, force=force)])[0])
 
     def cancel(self, id: str, force: bool) -> str:
         """The reply."""
-        return str(self._store.cancel("default", [id], force=force)[0])
+        return str(self._ledger.cancel("default", [id], force=force)[0])
 
     def replay(self, id: str) -> str:
         """The reply."""
-        return str(self._store.replay("default", [id])[0])
+        return str(self._ledger.replay("default", [id])[0])
 
     def page(self) -> list[str]:
         """Every id."""
         wanted = [self._pages.Wanted(), *(self._pages.Wanted(status=one) for one in ("done", "dead", "cancelled"))]
-        return [task.id for one in wanted for task in self._store.page("default", one, None, 100).tasks]
+        return [task.id for one in wanted for task in self._ledger.page("default", one, None, 100).tasks]
 
     def group(self, name: str) -> list[str]:
         """Its ids."""
-        return [task.id for task in self._store.group("default", name)]
+        return [task.id for task in self._ledger.group("default", name)]
 
     def sweep(self, retention_ms: int) -> int:
         """How many were forgotten."""
-        return int(self._store.sweep(self._shard, retention_ms=retention_ms).pruned)
+        return int(self._ledger.sweep(self._shard, retention_ms=retention_ms).pruned)
 
 
 def serve(url: str) -> None:
     """Answer until the other end is closed."""
-    served = ServedStore(url)
+    served = ServedLedger(url)
     for line in sys.stdin:
         verb, arguments, named = json.loads(line)
         try:

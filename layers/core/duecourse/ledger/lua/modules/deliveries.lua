@@ -1,7 +1,8 @@
--- What a claim does with kinds that are handed over: room at their targets, those that wait for it, leases of delivery.
+-- Deliveries that a claim makes, to kinds that have a target: room at the target, tasks that wait for it, their leases.
 --
--- ARGV    those of shard and endings, and as the verb says: kind, target, how many it may have unbegun, lease ms of
---         delivery; of each kind that is worked where it is claimed: kind, "", 0, 0, and then no other kind is claimed
+-- ARGV    those of shard and notifications, and as the verb says: kind, target, how many it may have unbegun, lease ms
+--         of delivery; of each kind that is worked where it is claimed: kind, "", 0, 0, and then no other kind is
+--         claimed
 
 local PUT_ASIDE = 900000 -- ms until it is looked at again, should nothing make it due before
 local FOREIGN_ASIDE = 30000 -- the same of a kind that is worked elsewhere: whoever has it claims it meanwhile
@@ -41,8 +42,8 @@ local function fit(target, fits)
   end
 end
 
--- Reads what is handed over, from ARGV `at` on.
-function handover.handed_kinds(at)
+-- Reads which kinds are handed over, and to which targets, from ARGV `at` on.
+function deliveries.read_kinds(at)
   delivered, targets, by_kind, any, closed = {}, {}, {}, at <= #ARGV, false
   local kinds = {}
   for i = at, #ARGV, 4 do
@@ -81,7 +82,7 @@ local function make_due(target, member, tenant)
   return true
 end
 
--- The longest due of those that wait for a target become due again, as many as it has room for; one that is no longer
+-- The longest due of those that wait for a target become due again, as many as it has room for. One that is no longer
 -- put aside is forgotten there, and takes nobody's place. Tenants that it could not serve it adds to `want`.
 local function wake(target, limit, want)
   local left, looked, members = math.min(target.free, limit, WOKEN_AT_ONCE), 0, nil
@@ -105,7 +106,7 @@ end
 
 -- What waits for a target that this claim hands nothing to becomes due too: its kind has another target by now, or
 -- none.
-function handover.wake_waiting(limit, want)
+function deliveries.wake_waiting(limit, want)
   if limit <= 0 then
     return
   end
@@ -122,7 +123,7 @@ function handover.wake_waiting(limit, want)
 end
 
 -- How many more there are at least, of this claim's kinds, that were put aside where their kind is unknown.
-function handover.more_aside()
+function deliveries.more_aside()
   for _, target in pairs(targets) do
     if target.waited and target.free == math.huge then
       return 1
@@ -132,7 +133,7 @@ function handover.more_aside()
 end
 
 -- The target of a record that is handed over, nil or false of one that is worked where it is claimed.
-function handover.target_of(data)
+function deliveries.target_of(data)
   if not any then
     return nil
   end
@@ -146,7 +147,7 @@ function handover.target_of(data)
 end
 
 -- Due tasks that their target has no room for, {stored id, due, target...}, are due later, and wait: some already.
-function handover.put_aside(aside)
+function deliveries.put_aside(aside)
   for i = 1, #aside, 3 do
     local sid, due, target = aside[i], aside[i + 1], aside[i + 2]
     local at = shard.NOW + (target.most == 0 and FOREIGN_ASIDE or PUT_ASIDE)
@@ -165,13 +166,13 @@ function handover.put_aside(aside)
 end
 
 -- What stands before a lease of delivery.
-function handover.deliver(sid, target)
+function deliveries.deliver(sid, target)
   target.lent = target.lent + 1
   values.push(delivered, '0', places.place_of(sid, target.name))
   return target.name .. string.char(#target.name)
 end
 
-function handover.count_deliveries()
+function deliveries.count()
   values.in_pieces('ZADD', shard.WAITING, delivered)
   for name, target in pairs(targets) do
     if target.lent > 0 then
@@ -182,7 +183,7 @@ end
 
 -- How many tasks one event is to have, {target, how many...}, of targets that this claim hands tasks to; nil where
 -- nothing is known.
-function handover.fitting()
+function deliveries.fitting()
   local fitting = nil
   for name, target in pairs(targets) do
     if target.each and target.lent > 0 then
@@ -194,7 +195,7 @@ function handover.fitting()
 end
 
 -- Lets nothing ring for what waits any more, unless there is room for some of it still.
-function handover.stop_waking()
+function deliveries.stop_waking()
   if not shard.WAKE then
     return
   end

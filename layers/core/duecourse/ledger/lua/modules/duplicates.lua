@@ -1,9 +1,9 @@
--- What an add does where its id stands already.
+-- What an add does where its id is taken, or a quota is set.
 --
 -- ARGV    add.lua's
 
--- A record as it stands there, opened.
-function over.open(data)
+-- A record as it stands there, opened. It is here so that an add of new ids makes no module of records.
+function duplicates.open(data)
   return record.open(data)
 end
 
@@ -20,7 +20,7 @@ end
 
 local function created_over(sid, at, old, how)
   local due, deadline = batch.due_and_deadline(at)
-  local data = batch.fresh(at, how, due, deadline, shard.NOW)
+  local data = batch.new_record(at, how, due, deadline, shard.NOW)
   if how > 0 then
     local r = record.open(data)
     history.inherit(r, old)
@@ -40,7 +40,7 @@ local function put_successor(sid, at, old)
   end
   old.flags = old.flags + fields.SUCCESSOR
   call('HINCRBY', shard.META, 'successors', 1)
-  local data = batch.fresh(at, batch.REPLACED - 1, due, deadline, shard.NOW)
+  local data = batch.new_record(at, batch.REPLACED - 1, due, deadline, shard.NOW)
   call('HSET', shard.TASKS, sid, record.close(old), sid .. '+', data)
   record.join_group(sid, ARGV[at + 6])
   return data
@@ -76,7 +76,7 @@ local function debounce(sid, at, old)
   elseif deadline > 0 and deadline <= pushed then
     return PAST_DEADLINE, ''
   end
-  local r = record.open(batch.fresh(at, batch.DEBOUNCED - 1, pushed, deadline, old.created))
+  local r = record.open(batch.new_record(at, batch.DEBOUNCED - 1, pushed, deadline, old.created))
   history.debounced(r, old, history.by_of(r.rest))
   return batch.DEBOUNCED, put_in_place(sid, at, old, pushed, record.close(r))
 end
@@ -88,40 +88,40 @@ end
 
 -- How many counted bytes an add gives up whose id stands there: none where it waits beside what runs.
 local function given_up(sid, old)
-  local stays = not old or old.status == fields.LEASE or old.flags % weights.TWICE == 0
-  return stays and 0 or weights.size_of(sid, old)
+  local stays = not old or old.status == fields.LEASE or old.flags % tenant_bytes.TWICE == 0
+  return stays and 0 or tenant_bytes.size_of(sid, old)
 end
 
 -- What a quota answers to the add at this place, nil where there is room; `old` is the record that stands there.
-function over.quota(sid, at, old)
+function duplicates.refusal(sid, at, old)
   if not shard.QUOTAS then
     return nil
   end
-  shard.COUNTED = weights.counts(sid) and fields.COUNTED or 0
+  shard.COUNTED = tenant_bytes.counts(sid) and fields.COUNTED or 0
   if ARGV[shard.FIRST + 2] ~= '' then -- of what is added as one, all was asked for together
     return nil
   end
   batch.flush() -- what this batch has added before counts
   local live = old and (old.status == fields.SCHEDULED or old.status == fields.LEASE)
-  local size = weights.size_of(sid, coming(at))
+  local size = tenant_bytes.size_of(sid, coming(at))
   return quotas.refusal(tenants.tenant_of(sid), live and 0 or 1, size - given_up(sid, old), 1, 1, size)
 end
 
 -- The same for all tasks from this place on, which are added as one, where none of those that stand there is pending.
-function over.quota_of_all(first, item, olds)
+function duplicates.refusal_of_all(first, item, olds)
   local bytes, size, count = 0, 0, 0
   for at = first, #ARGV, item do
     count = count + 1
-    local one = weights.size_of(ARGV[at], coming(at))
+    local one = tenant_bytes.size_of(ARGV[at], coming(at))
     bytes, size = bytes + one - given_up(ARGV[at], olds[count]), size + one
   end
   return quotas.refusal(tenants.tenant_of(ARGV[first]), count, bytes, count, count, size)
 end
 
 -- Counts the payload of what was added at this place, where a quota has let it in.
-function over.count(sid, at, reply)
+function duplicates.count_bytes(sid, at, reply)
   if shard.COUNTED > 0 and reply > 0 then
-    weights.count(sid, coming(at), 1)
+    tenant_bytes.count(sid, coming(at), 1)
   end
   shard.COUNTED = 0
 end
@@ -147,8 +147,8 @@ local function follows_own(r, mine)
   end
 end
 
--- The reply and the record where a request that is sent again has added before, or may have: what stands there took the
--- place of its task, or came later than its first try began, and is not to be undone.
+-- The reply and the record where a request that is sent again has added before, or may have. What stands there took the
+-- place of its task, or came after its first try began. It is not to be undone.
 local function done_before(sid, at, old, data, since)
   local waiting = record.has_successor(old) and call('HGET', shard.TASKS, sid .. '+')
   local successor = record.open(waiting)
@@ -165,8 +165,9 @@ local function done_before(sid, at, old, data, since)
   return stands and batch.KEPT, stands
 end
 
--- Answers the reply and the record, and of what a quota rejects the wait; `old` is the opened `data`, which stands there.
-function over.add(sid, at, data, old)
+-- Answers the reply and the record, and of what a quota rejects the wait; `old` is the opened `data`, which stands
+-- there.
+function duplicates.add(sid, at, data, old)
   local mode = ARGV[at + 1]
   local reply, stands = resent(sid, at, old, data)
   if reply then
@@ -188,7 +189,7 @@ function over.add(sid, at, data, old)
   elseif not is_free and (mode == 'j' or (old.status == fields.DIED and mode ~= 'r')) then
     return record.refusal(old), ''
   end
-  local refused, wait = over.quota(sid, at, old)
+  local refused, wait = duplicates.refusal(sid, at, old)
   if refused then
     return refused, '', wait
   elseif is_free then
