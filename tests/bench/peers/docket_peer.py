@@ -14,6 +14,9 @@ from tests.bench.peers.turns import BATCH, DELAY_S, PAYLOAD, held_s, instants, n
 LEASE = timedelta(seconds=30)
 """The lease that ours and BullMQ's have by default."""
 
+CONNECTIONS = 1_000
+"""Its tasks wait for one of a hundred connections otherwise."""
+
 
 async def report(payload: Any) -> None:
     """Do nothing."""
@@ -82,7 +85,7 @@ async def work(docket: Docket, settings: Sequence[str]) -> None:
 
 async def main(role: str, url: str, *settings: str) -> None:
     """Serve."""
-    async with Docket(name="bench", url=url) as docket:
+    async with Docket(name="bench", url=f"{url}?max_connections={CONNECTIONS}") as docket:
         for kind in KINDS.values():
             docket.register(kind)
         await (add(docket) if role == "add" else work(docket, settings))

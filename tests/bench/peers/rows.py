@@ -14,7 +14,6 @@ from tests.bench.peers.sides import LIMIT, OURS, Arena, Side, kill, limit, sides
 from tests.bench.peers.turns import BATCH
 from tests.bench.server import bench_server
 from tests.bench.stage import Measured, Stage
-from tests.support.wait import until
 
 ADDS = {LOOPBACK: {"one": 1_000, "many": 6 * BATCH}, AWAY: {"one": 300, "many": 6 * BATCH}}
 """Tasks that a turn adds."""
@@ -208,7 +207,7 @@ def _late(stage: Stage, arena: Arena) -> list[list[float]]:
         for _ in range(stage.rounds):
             arena.notes.write_bytes(b"")
             adder.add("due", tasks, "late", round(time.time() * 1_000) + HEAD_START_MS, 1_000 / RATE)
-            until(lambda: len(arena.noted()) >= tasks, seconds=120, every=0.05)
+            arena.until_noted(tasks)
             found.append([float(line) for line in arena.noted()[:tasks]])
     return found
 
@@ -252,7 +251,7 @@ def _crash(side: Side, url: str, folder: Path) -> float:
         with arena.adding() as adder:
             adder.add("due", CROWD, "held", 0, 0)
         with arena.working(side.crowd) as first:
-            until(lambda: len(arena.noted()) >= CROWD, seconds=60, every=0.05)
+            arena.until_noted(CROWD)
             arena.hold.unlink()
             kill(first)
             first.wait()

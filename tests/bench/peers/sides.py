@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -78,7 +79,7 @@ def sides(say: Say, only: Sequence[str] | None = None) -> Iterator[Side]:
 
 
 def _here(module: str) -> tuple[str, ...]:
-    return (str(ROOT / ".venv" / "bin" / "python"), "-m", f"{__package__}.{module}")
+    return (sys.executable, "-m", f"{__package__}.{module}")
 
 
 def limit() -> Side:
@@ -114,9 +115,9 @@ def _docket(program: tuple[str, ...]) -> Side:
     return Side(
         "docket",
         program,
-        drains={"10 at a time": ("10", "250"), "10 at a time, looks each 5 ms": ("10", "5")},
+        drains={"10 at a time": ("10", "250"), "100 at a time, looks each 5 ms": ("100", "5")},
         precise=("looks each 5 ms", ("10", "5")),
-        crowd=("120", "250"),  # a few connections are its own
+        crowd=("100", "250"),
         left=[("XLEN", "bench:stream"), ("ZCARD", "bench:queue")],
     )
 
@@ -179,6 +180,14 @@ class Arena:
         self.notes.write_bytes(b"")
         self.errors.write_bytes(b"")
 
+    def until_noted(self, count: int, seconds: float = 120) -> None:
+        """Wait until handlers wrote so many lines."""
+        try:
+            until(lambda: len(self.noted()) >= count, seconds=seconds, every=0.05)
+        except AssertionError as late:
+            problem = f"{self.side.name}: {len(self.noted())} of {count} tasks began within {seconds:g} s"
+            raise AssertionError(f"{problem}. {self.errors.read_text()[-500:]}") from late
+
     def noted(self) -> list[str]:
         """Lines that handlers wrote."""
         return self.notes.read_text().splitlines()
@@ -216,7 +225,10 @@ class Arena:
 
     def until_drained(self, seconds: float = 120) -> None:
         """Wait until no task is left."""
-        until(lambda: not self.left(), seconds=seconds, every=0.002)
+        try:
+            until(lambda: not self.left(), seconds=seconds, every=0.002)
+        except AssertionError as late:
+            raise AssertionError(f"{self.side.name}: {self.left()} tasks are left after {seconds:g} s") from late
 
     def _until_ready(self, process: "subprocess.Popen[str]") -> None:
         while not self._said(process).startswith(("ready", "worker ready")):
