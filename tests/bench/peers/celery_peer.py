@@ -13,15 +13,17 @@ from celery.signals import worker_ready
 from tests.bench.peers import turns
 from tests.bench.peers.turns import DELAY_S, PAYLOAD, held_s, instants, note_late, serve
 
-LEASE_S = 30
-"""The lease that ours and BullMQ's have by default."""
+LEASE = "--lease-of-30-s"
+"""Have the lease that ours and BullMQ's have by default: by its own default, an hour. A task that waits longer than
+its lease is delivered again and again, so it is not for tasks that are due in an hour."""
+LEASED = {"visibility_timeout": 30, "unacked_restore_interval": 1, "unacked_restore_throttle": 1}
 
 
-def celery(url: str) -> tuple[Celery, dict[str, Any]]:
-    """The application and its tasks; one that was killed runs again after its lease."""
+def celery(url: str, options: dict[str, int]) -> tuple[Celery, dict[str, Any]]:
+    """The application and its tasks; one whose worker was killed runs again after its lease."""
     app = Celery("bench", broker=url)
     app.conf.update(
-        broker_transport_options={"visibility_timeout": LEASE_S},
+        broker_transport_options=options,
         broker_connection_retry_on_startup=True,
         task_acks_late=True,
         task_ignore_result=True,
@@ -42,7 +44,7 @@ def _held(_payload: object) -> None:
 
 def add(url: str) -> None:
     """Serve adds."""
-    _, tasks = celery(url)
+    _, tasks = celery(url, {})
 
     def one(count: int) -> None:
         for _ in range(count):
@@ -57,12 +59,13 @@ def add(url: str) -> None:
 
 
 def work(url: str, settings: Sequence[str]) -> None:
-    """Work with these options of `celery worker`."""
-    app, _ = celery(url)
+    """Work with these options of `celery worker`, or with LEASE."""
+    given = [one for one in settings if one != LEASE]
+    app, _ = celery(url, LEASED if LEASE in settings else {})
     worker_ready.connect(lambda **_: os.write(1, b"ready\n"), weak=False)
-    app.worker_main(["worker", "--loglevel=ERROR", "--without-gossip", "--without-mingle", *settings])
+    app.worker_main(["worker", "--loglevel=ERROR", "--without-gossip", "--without-mingle", *given])
 
 
 if __name__ == "__main__":
-    role, where, *given = sys.argv[1:]
-    add(where) if role == "add" else work(where, given)
+    role, where, *more = sys.argv[1:]
+    add(where) if role == "add" else work(where, more)

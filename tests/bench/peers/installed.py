@@ -44,10 +44,11 @@ def python(say: Say, name: str, module: str) -> tuple[str, ...]:
     """The program of a peer in Python. Raises Lacking."""
     folder, pin = FOLDER / name, PINS[name]
     made, ready = folder / "bin" / "python", folder / ".ready"
-    if not ready.exists() or ready.read_text() != pin:
+    wanted = f"{pin} {sys.version}"  # the same build of Python as ours has
+    if not ready.exists() or ready.read_text() != wanted:
         _run(say, "a venv", [sys.executable, "-m", "venv", "--clear", str(folder)])
         _run(say, pin, [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", pin])
-        ready.write_text(pin)
+        ready.write_text(wanted)
     return (str(made), "-m", f"{__package__}.{module}")
 
 

@@ -142,7 +142,7 @@ def _celery(program: tuple[str, ...]) -> Side:
         program,
         drains={"a process each processor": (), "16 threads, fetches 64 each": (*threads, "--prefetch-multiplier=64")},
         precise=("16 threads", threads),
-        crowd=("--pool=threads", "--concurrency=100", "--prefetch-multiplier=1"),
+        crowd=("--lease-of-30-s", "--pool=threads", "--concurrency=100", "--prefetch-multiplier=1"),
         left=[("LLEN", "celery"), ("HLEN", "unacked")],
         has_batches=False,
         most=20_000,
