@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--late", type=int, default=4, help="rounds of lateness, ten seconds a side")
     given = parser.parse_args()
+    machine.adopt()
     quiet = machine.Quiet(machine.PATIENCE_S, print)
     print(*(f"{what}: {said}" for what, said in machine.described(newest()).items()), sep="\n")
     if not is_optimised():

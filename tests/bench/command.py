@@ -94,6 +94,7 @@ def measured(
         console.print(machine.SLOW_BUILD, style="bold red")
     if options.rounds < ROUNDS:
         say(f"{options.rounds} rounds are a trial: figures to be compared take {ROUNDS} at least")
+    machine.adopt()
     quiet, failed = machine.Quiet(options.patience, say), []
     for name, section in sections.items():
         if options.only is None or name in options.only:

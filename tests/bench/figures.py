@@ -92,3 +92,9 @@ def lateness_of(rounds: Sequence[Sequence[float]]) -> str:
         for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
     )
     return f"{' · '.join(parts)} ms"
+
+
+def in_rounds(late_ms: Sequence[float]) -> str:
+    """The same of one run, in as many pieces as there are rounds, one after another."""
+    each = max(1, len(late_ms) // ROUNDS)
+    return lateness_of([late_ms[first : first + each] for first in range(0, each * ROUNDS, each)])

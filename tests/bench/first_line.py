@@ -16,7 +16,7 @@ from duecourse.running.task_event import tasks_event
 from duecourse.services.aws import LambdaInvoker
 from duecourse_local.harness.aws.account import CREDENTIALS
 from duecourse_local.harness.stack import Stack
-from tests.bench.figures import Figure, lateness
+from tests.bench.figures import Figure, in_rounds
 from tests.bench.server import BenchServer
 from tests.bench.stage import Measured
 from tests.support.probe import FUNCTION, Line, Probe
@@ -93,4 +93,4 @@ class _Bench:
 
 
 def _shown(late_ms: list[float]) -> str:
-    return f"{late_ms[0]:.1f} ms" if len(late_ms) == 1 else lateness(late_ms)
+    return f"{late_ms[0]:.1f} ms" if len(late_ms) == 1 else in_rounds(late_ms)

@@ -1,7 +1,9 @@
 """The machine that measures: its description, and the wait until other programs leave it alone."""
 
+import ctypes
 import platform
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,6 +20,7 @@ QUIET = 0.08
 PATIENCE_S = 120.0
 """Time that a command waits for that, over all of its rows."""
 LOOK_S = 0.5
+PR_SET_CHILD_SUBREAPER = 36
 SAID_EACH = 20
 """Looks from one line about a wait to the next."""
 SLOW_BUILD = f"WARNING: this Python was built without optimisation by profiles, and takes twice as long: {FIX}"
@@ -53,6 +56,12 @@ def _commit() -> str:
     return done.stdout.strip() or "not a clone"
 
 
+def adopt() -> None:
+    """Be the parent of orphans below this process, so that the time of a killed worker's children counts as its own."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
 class Others:
     """Share of all processors that programs besides this one and its children took, since it was made."""
 
@@ -76,7 +85,7 @@ def _times() -> tuple[float, float, float]:
 
 
 def _own_s() -> float:
-    """Time of this process and its children, those that have ended too: their parents keep it."""
+    """Time of this process and its children; that of one that has ended is its parent's."""
     this = psutil.Process()
     used = 0.0
     for one in (this, *this.children(recursive=True)):
@@ -119,7 +128,8 @@ class Quiet:
             if not (found := next(measured, ())):
                 return
             share = others.share()
-            yield from (one._replace(others=share, is_marked=not is_quiet) for one in found)
+            is_marked = not is_quiet or share >= QUIET
+            yield from (one._replace(others=share, is_marked=is_marked) for one in found)
 
 
 def _look() -> float:

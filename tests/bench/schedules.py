@@ -20,7 +20,7 @@ from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import NewTask
 from duecourse.schedules.calendar import Calendar
 from duecourse.settings import Settings
-from tests.bench.figures import HOUR_MS, PAYLOAD, ROUNDS, Figure, in_turn, lateness
+from tests.bench.figures import HOUR_MS, PAYLOAD, ROUNDS, Figure, in_rounds, in_turn
 from tests.bench.lateness import AIM, FIRST_MS, OVER_MS, PROBES, add_all, bridged, probes_of
 from tests.bench.server import BenchServer
 from tests.bench.stage import Measured
@@ -152,6 +152,6 @@ def _lateness(_client: redis.Redis, ledger: Ledger, url: str, _pending: int) -> 
         "late, occurrences of schedules, bridge",
         "",
         AIM,
-        lateness(service.occurrences_late),
-        f"tasks {lateness(service.late)}",
+        in_rounds(service.occurrences_late),
+        f"tasks {in_rounds(service.late)}",
     )

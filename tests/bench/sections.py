@@ -64,7 +64,7 @@ Claims and settles by the dozen need few round trips, so distance takes less fro
     "lateness": Section(
         "Lateness by the bridge and by lingering ticks",
         """\
-1,000 tasks come due at random instants of ten seconds, and the time until each is claimed is measured. No task is
+1,000 tasks come due at random instants of six seconds, and the time until each is claimed is measured. No task is
 claimed before its due time. A machine that stalls adds its stalls.""",
         at_one(lateness.figures),
     ),
@@ -86,7 +86,8 @@ the script that kept it longest.""",
         "A function of your own, to its first line",
         """\
 The time is from a task's due time to the first line of its function, through the bridge and the local stack. Two
-invocations lie between: `on_expired`, then the function. The rest is under a millisecond.""",
+invocations lie between: `on_expired`, then the function. The rest is under a millisecond. The first tasks
+are one observation each.""",
         at_one(first_line.figures),
     ),
     "first_call": Section(

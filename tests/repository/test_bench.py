@@ -24,7 +24,9 @@ from tests.bench.peers import rows, sides
 from tests.bench.sections import ALL, PEERS
 from tests.bench.server import BenchServer
 from tests.bench.stage import Stage
+from tests.support.drainer import ENVIRONMENT
 from tests.support.pages import DOCS
+from tests.support.project import ROOT
 
 BENCH = Path(tests.bench.__file__).parent
 MODULES = [path.stem for path in BENCH.glob("[a-z]*.py")]
@@ -172,6 +174,31 @@ def test_work_of_this_program_and_its_children_is_not_of_others() -> None:
     work = "import time\nwhile time.process_time() < 0.3: pass"
     subprocess.run([sys.executable, "-c", work], check=True)
     assert machine._own_s() - before >= 0.29
+
+
+ORPHAN = """
+import subprocess, sys, time
+from tests.bench import machine
+machine.adopt()
+before = machine._own_s()
+burn = "import time, os; os.write(1, b'on'); exec('while time.process_time() < 0.3: pass'); os.write(1, b'up')"
+parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {burn!r}]); time.sleep(60)"
+with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
+    assert process.stdout.read(2) == b"on"
+    process.kill()
+    process.wait()
+    assert process.stdout.read(2) == b"up", "the child goes on without its parent"
+    process.stdout.read()
+print(machine._own_s() - before)
+"""
+
+
+@pytest.mark.slow
+def test_work_of_a_killed_workers_child_is_not_of_others() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ORPHAN], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert float(done.stdout or "0") >= 0.29, done.stderr
 
 
 def test_the_machine_is_described() -> None:
