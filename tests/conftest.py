@@ -329,9 +329,9 @@ def aws_account(monkeypatch: pytest.MonkeyPatch) -> None:
 def stack(request: pytest.FixtureRequest) -> "Iterator[Stack]":
     """A local stack without schedules, with the variables in the module's `ENVIRONMENT`."""
     from duecourse_local.harness.options import Options
-    from duecourse_local.harness.stack import Stack
+    from tests.support.emulator import local_stack
 
-    with Stack(Options(tick=0, environment=request.module.ENVIRONMENT)) as running:
+    with local_stack(Options(tick=0, environment=request.module.ENVIRONMENT)) as running:
         yield running
 
 

@@ -8,15 +8,19 @@ from tests.support.callers import UNKNOWN, CallAs, Caller, Scene, scene, things
 from tests.support.functions import load
 from tests.support.requests import Answer
 from tests.support.routes_and_roles import CASES, Case
+from tests.support.stores import Beginning
 
 ACME = Caller("acme", (Role.CALLER, Role.WORKER))
 NEEDING = {route: case for route, case in CASES.items() if case.role}
 OF_TENANTS = {route: case for route, case in NEEDING.items() if case.foreign}
 
 
+BEGINNING = Beginning[Scene]()
+
+
 @pytest.fixture
 def own(ledger: EmbeddedLedger, call_as: CallAs) -> Scene:
-    return scene(ledger, call_as, ACME, "acme")
+    return BEGINNING.given(ledger, lambda: scene(ledger, call_as, ACME, "acme"))
 
 
 def asked(call_as: CallAs, who: Caller, route: str, of: Scene, query: str = "") -> Answer:

@@ -16,6 +16,7 @@ from duecourse.api.authorization import (
     principal_of,
 )
 from duecourse.api.request import read_identity
+from duecourse.api.router import Api, needs, role_of
 from duecourse.errors import InvalidSettings
 from duecourse.settings import parse
 
@@ -185,3 +186,22 @@ def test_what_is_no_authorizer_names_nobody(given: object) -> None:
 )
 def test_a_callers_name_is_one_that_logs_and_terminals_can_take(subject: str, name: str) -> None:
     assert principal_of(Identity(subject, {}), ClaimRule("tenant")).name == name
+
+
+def test_a_route_that_names_no_role_needs_an_operator() -> None:
+    """Its author may have forgotten it; every route of ours names one."""
+    made = Api()
+
+    @made.get("/forgotten")
+    def forgotten() -> None: ...
+
+    @made.get("/named")
+    @needs(Role.CALLER)
+    def named() -> None: ...
+
+    @made.get("/open")
+    @needs(None)
+    def without() -> None: ...
+
+    roles = {route.openapi_path: role_of(route) for route in made.every_route()}
+    assert roles == {"/forgotten": Role.OPERATOR, "/named": Role.CALLER, "/open": None}

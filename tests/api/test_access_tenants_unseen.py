@@ -14,6 +14,7 @@ from tests.support.clock import HandClock
 from tests.support.kinds import Ok, Outbox
 from tests.support.requests import DAILY, WEBHOOK, Answer, ask
 from tests.support.routes_and_roles import ASKED, CASES, RouteRequest
+from tests.support.stores import Beginning
 from tests.support.wired import wired_with
 
 pytestmark = pytest.mark.slow
@@ -24,14 +25,21 @@ MANY = 1_200
 """Tasks of the other tenant in each state: more than one step of a list looks at."""
 
 
+BEGINNINGS = {crowded: Beginning[Scene]() for crowded in (False, True)}
+
+
 class Seen:
     """A deployment, as one tenant sees it."""
 
     def __init__(self, ledger: EmbeddedLedger, *, crowded: bool) -> None:
         self.ledger = ledger
+        self.of = BEGINNINGS[crowded].given(ledger, lambda: self.begin(crowded=crowded))
+
+    def begin(self, *, crowded: bool) -> Scene:
+        """Give both tenants their things."""
         if crowded:
             self.crowd()
-        self.of = scene(ledger, self.call_as, OWN, "acme")
+        return scene(self.ledger, self.call_as, OWN, "acme")
 
     def call_as(
         self, who: Caller, method: str, path: str, body: object = None, query: str = "", **headers: str

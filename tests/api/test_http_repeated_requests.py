@@ -25,6 +25,7 @@ from tests.support.kinds import Outbox, answer
 from tests.support.requests import DAILY, MEETING, WEBHOOK, WEEKLY, Answer, ask
 from tests.support.routes_and_roles import ASKED, CASES, RouteRequest
 from tests.support.schedules import fire_due
+from tests.support.stores import Beginning
 from tests.support.wired import Wire, wired_with
 
 pytestmark = pytest.mark.slow
@@ -392,13 +393,16 @@ def app(ledger: EmbeddedLedger) -> Iterator[App]:
         yield app
 
 
+BEGINNING = Beginning[Scene]()
+
+
 @pytest.fixture
 def stage(ledger: EmbeddedLedger, clock: HandClock, app: App) -> Stage:
     def call_as(_who: Caller, method: str, path: str, body: object = None, query: str = "", **headers: str) -> Answer:
         return ask(method, path, body, query=query, **headers)
 
     assert app.ledger
-    return Stage(ledger, clock, scene(ledger, call_as, OWNER, "one"))
+    return Stage(ledger, clock, BEGINNING.given(ledger, lambda: scene(ledger, call_as, OWNER, "one")))
 
 
 @pytest.mark.parametrize(("route", "row", "newer"), EACH)

@@ -31,6 +31,7 @@ from duecourse_local.harness.stack import Stack
 from tests.support.brokers import sqs_event
 from tests.support.clock import HandClock
 from tests.support.commands import in_this_process
+from tests.support.emulator import local_stack
 from tests.support.engine import ample
 from tests.support.functions import invoke
 from tests.support.http_server import ReceivedRequest, Reply, Server, answering
@@ -105,7 +106,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     state = tmp_path_factory.mktemp("stack") / "state"
     with (
         answering(take) as receiver,
-        Stack(Options(tick=0, state=state)) as stack,
+        local_stack(Options(tick=0, state=state)) as stack,
         urllib3.PoolManager(retries=False, timeout=30) as http,
     ):
         first = stack.session().client("secretsmanager").get_secret_value(SecretId=secrets.SIGNING)["SecretString"]

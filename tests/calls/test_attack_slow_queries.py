@@ -11,6 +11,7 @@ import urllib3
 
 from duecourse_local.harness.options import Options
 from duecourse_local.harness.stack import Stack
+from tests.support.emulator import local_stack
 from tests.support.http_server import ReceivedRequest, Reply, Server, answering
 from tests.support.matrix import MATRIX
 from tests.support.requests import WEBHOOK
@@ -67,7 +68,7 @@ class Scene(NamedTuple):
 def scene() -> Iterator[Scene]:
     environment = {"DUECOURSE_TENANT_MAX_QUERIES": str(MOST)}
     with (
-        Stack(Options(tick=0, environment=environment)) as stack,
+        local_stack(Options(tick=0, environment=environment)) as stack,
         urllib3.PoolManager(retries=False, timeout=60, maxsize=2 * HOSTS) as http,
         ThreadPoolExecutor(HOSTS) as threads,
     ):

@@ -33,6 +33,12 @@ def test_one_that_is_never_dismissed_ends_by_itself(ledger: Ledger, clock: HandC
     assert admit(ledger, "q-2@a", most=1) == "", "the entry that ended is not that of the same query now"
 
 
+def test_one_whose_time_is_over_holds_no_place_of_another(ledger: Ledger, clock: HandClock) -> None:
+    admit(ledger, "q-1@a", most=1)
+    clock.advance(FOR_MS)
+    assert admit(ledger, "q-2@a", most=1)
+
+
 def test_one_that_is_admitted_twice_counts_once(ledger: Ledger, clock: HandClock) -> None:
     admit(ledger, "q-1@a")
     clock.advance(1)

@@ -50,6 +50,12 @@ def test_a_forked_child_uses_its_parents_clients_on_connections_of_its_own(redis
     assert told == ["['child', 'child']", "0", "['child', 'child', 'parent']"]
 
 
+def test_a_forked_child_asks_redis_on_a_connection_of_its_own(redis_server: RedisServer) -> None:
+    parent, child, status, again = forked("connected", redis_server.url)
+    assert status == "0"
+    assert parent == again != child
+
+
 def test_a_forked_child_awaits_on_threads_of_its_own(redis_server: RedisServer) -> None:
     assert forked("awaiting", redis_server.url) == ["parent", "child", "0", "after"]
 

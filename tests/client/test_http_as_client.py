@@ -25,6 +25,7 @@ from tests.support.kinds import Ready
 from tests.support.ledger import bring
 from tests.support.matrix import some
 from tests.support.requests import MEETING, POLL, WEEKLY, ask
+from tests.support.stores import Beginning
 from tests.support.wired import Wire
 from tests.template.test_policies import ROUTES
 
@@ -325,6 +326,18 @@ WRONG_TEXT = ["a b", "x" * 300, "-", "soon", "0", "é"]
 """For what stands in a path or a query: all that these can hold."""
 
 
+BEGINNING = Beginning[None]()
+
+
+def fill(ledger: EmbeddedLedger, client: Client) -> None:
+    """Add a task in each state, a schedule and reminders of both kinds."""
+    for state in STATES:
+        bring(ledger, state, state)
+    client.reminders.add(**MEETING)
+    client.schedules.add(**DAILY)
+    client.reminders.add(**WEEKLY)
+
+
 class Both:
     """Two ledgers alike: the client's, and the one that the functions are wired with."""
 
@@ -338,11 +351,7 @@ class Both:
         ledger = EmbeddedLedger(clock)
         self._wire(Settings(targets={"report": "lambda:Report"}), ledger=ledger, http=Ready())
         client = Client.from_env()
-        for state in STATES:
-            bring(ledger, state, state)
-        client.reminders.add(**MEETING)
-        client.schedules.add(**DAILY)
-        client.reminders.add(**WEEKLY)
+        BEGINNING.given(ledger, lambda: fill(ledger, client))
         return client, ledger
 
     def state(self) -> tuple[Any, Any]:

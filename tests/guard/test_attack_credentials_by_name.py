@@ -14,6 +14,7 @@ from duecourse.guard.http_types import CredentialName
 from duecourse_local.harness.aws.keyring import Keyring
 from duecourse_local.harness.options import Options
 from duecourse_local.harness.stack import Stack
+from tests.support.emulator import local_stack
 from tests.support.http_server import ReceivedRequest, Reply, Server, answering
 from tests.support.matrix import MATRIX
 from tests.support.wait import until
@@ -77,7 +78,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ours]:
         bound, other = (opened.enter_context(answering(receive)) for _ in range(2))
         http = opened.enter_context(urllib3.PoolManager(retries=False, timeout=20))
         given = Options(tick=0, state=folder / "state", environment={"DUECOURSE_DEAD_TARGET": "sqs:dead"})
-        stack = opened.enter_context(Stack(given))
+        stack = opened.enter_context(local_stack(given))
         ring = Keyring(stack.aws, PREFIX)
         hosts = {"hosts": [urlsplit(bound.url).netloc]}
         ring.put(CredentialName("-", "billing"), {"type": "bearer", "token": TOKEN, **hosts})
@@ -250,7 +251,7 @@ def test_a_token_is_rotated_while_the_stack_runs(ours: Ours) -> None:
 @MATRIX
 def test_a_stack_in_one_process_sends_them_too(ours: Ours, tmp_path: Path) -> None:
     given = Options(store="memory://", tick=0, state=tmp_path / "state")
-    with Stack(given) as stack:
+    with local_stack(given) as stack:
         one = ours._replace(stack=stack)
         hosts = {"hosts": [urlsplit(ours.bound.url).netloc]}
         Keyring(stack.aws, PREFIX).put(CredentialName("-", "own"), {"type": "bearer", "token": NEWER, **hosts})

@@ -17,6 +17,7 @@ from duecourse.ledger.task import Ending, NewTask, Settlement, Shard
 from duecourse_local.harness.options import Options
 from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
+from tests.support.emulator import local_stack
 from tests.support.http_server import ReceivedRequest, Reply, Server, answering
 from tests.support.level_ledger import level_ledger
 from tests.support.matrix import MATRIX
@@ -83,7 +84,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     environment = {"DUECOURSE_DEAD_TARGET": "sqs:dead", "DUECOURSE_LOG_TASKS": "on"}
     with (
         answering(reply) as server,
-        Stack(Options(tick=1, state=tmp_path, environment=environment)) as stack,
+        local_stack(Options(tick=1, state=tmp_path, environment=environment)) as stack,
         urllib3.PoolManager(retries=False, timeout=30) as http,
     ):
         stack.session().client("sqs").create_queue(QueueName="dead")
@@ -182,7 +183,7 @@ def test_a_ledger_in_a_folder_has_no_credential_on_the_disk(tmp_path: Path) -> N
 @MATRIX
 def test_a_stack_without_a_key_names_the_way_without_credentials(tmp_path: Path) -> None:
     with (
-        Stack(Options(tick=0, state=tmp_path, environment={"DUECOURSE_SEAL_KEY": ""})) as stack,
+        local_stack(Options(tick=0, state=tmp_path, environment={"DUECOURSE_SEAL_KEY": ""})) as stack,
         urllib3.PoolManager(retries=False, timeout=30) as http,
     ):
         api = Api(http, stack.api)

@@ -5,6 +5,7 @@ import socket
 import ssl
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -142,11 +143,15 @@ def test_a_connection_with_the_rest_of_a_cut_body_is_not_used_again(http: Guarde
 
 
 def test_a_compressed_body_is_bounded_as_it_unfolds(http: GuardedHttpClient) -> None:
-    squeezed = gzip.compress(b"0" * 5_000_000)
+    squeezed = gzip.compress(b"0" * 20_000_000)
     with answering(lambda _: Reply(body=squeezed, headers={"Content-Encoding": "gzip"})) as server:
+        tracemalloc.start()
         answer = http.call(request(server.url))
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
         http.close()
     assert (answer.body, answer.whole) == (b"0" * 1_000, False)
+    assert most < 5_000_000, "a thousand bytes unfold to a million, and no more are read"
 
 
 @pytest.mark.parametrize(
@@ -236,6 +241,7 @@ def test_the_addresses_of_a_host_share_the_time_of_one_call() -> None:
         connect_first(nobody, ["192.0.2.1", "192.0.2.2", "192.0.2.3"], 0.3)
     assert [address for address, _ in asked] == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
     assert sum(within_s for _, within_s in asked) < 0.31
+    assert max(within_s for _, within_s in asked) < 0.105, "none takes the parts of those behind it"
 
 
 def test_an_address_that_refuses_leaves_its_time_to_the_next_and_to_the_answer() -> None:

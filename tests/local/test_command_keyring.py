@@ -10,6 +10,7 @@ import pytest
 from duecourse_local.harness.options import Options, Precision
 from duecourse_local.harness.stack import Stack
 from tests.support.commands import in_this_process, run
+from tests.support.emulator import local_stack
 from tests.support.matrix import MATRIX, in_turn
 
 pytestmark = pytest.mark.slow
@@ -42,7 +43,7 @@ class Lit(NamedTuple):
 @pytest.fixture(scope="module")
 def lit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lit]:
     state = tmp_path_factory.mktemp("stack") / "state"
-    with Stack(Options(store="memory://", tick=0, precision=Precision.TICK, state=state)) as stack:
+    with local_stack(Options(store="memory://", tick=0, precision=Precision.TICK, state=state)) as stack:
         yield Lit(stack, state)
 
 

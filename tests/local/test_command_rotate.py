@@ -13,6 +13,7 @@ from duecourse_local.harness.options import Options
 from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
 from tests.support.commands import in_this_process
+from tests.support.emulator import local_stack
 from tests.support.http_server import Reply, answering
 from tests.support.matrix import MATRIX
 from tests.support.wait import until
@@ -35,7 +36,7 @@ def test_a_rotation_leaves_what_waits_and_seals_the_next_task_with_another_key(t
         return {"id": id, "kind": "webhook", "payload": payload, **fields}
 
     with answering(lambda _: Reply()) as server, urllib3.PoolManager(retries=False, timeout=30) as http:
-        with Stack(Options(tick=0, state=tmp_path)) as stack:
+        with local_stack(Options(tick=0, state=tmp_path)) as stack:
             api = Api(http, stack.api)
             api.post("/tasks", body("before", server.url, delay=3600))
             rotated = in_this_process("rotate", "--state", str(tmp_path))
@@ -46,7 +47,7 @@ def test_a_rotation_leaves_what_waits_and_seals_the_next_task_with_another_key(t
             assert keys[1] in rotated.stdout
         key = tmp_path / "seal.key"
         assert (stat.S_IMODE(key.stat().st_mode), stat.S_IMODE(tmp_path.stat().st_mode)) == (0o600, 0o700)
-        with Stack(Options(tick=0, state=tmp_path)) as stack:
+        with local_stack(Options(tick=0, state=tmp_path)) as stack:
             api = Api(http, stack.api)
             for id in ("before", "after"):
                 assert api.call("PATCH", f"/tasks/{id}", {"delay": 0})[0] == 200

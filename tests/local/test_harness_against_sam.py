@@ -20,6 +20,7 @@ from duecourse_local.harness.options import Options, Precision
 from duecourse_local.harness.stack import Stack
 from duecourse_local.harness.template import Function
 from duecourse_local.project import bundle
+from tests.support.emulator import local_stack
 from tests.support.functions import cases, saved
 from tests.support.matrix import LENGTHY
 from tests.support.sam import (
@@ -65,7 +66,7 @@ class Sides(NamedTuple):
 @contextmanager
 def begun() -> Iterator[Sides]:
     """The harness with the project's own template, and what it knows of its functions by their folders."""
-    with Stack(Options(precision=Precision.TICK, tick=0)) as stack:
+    with local_stack(Options(precision=Precision.TICK, tick=0)) as stack:
         services = stack._services
         yield Sides(stack, {f.code.name: f for f in services.described}, services._environment)
 

@@ -12,6 +12,7 @@ import urllib3
 from botocore.exceptions import ClientError
 from urllib3.response import BaseHTTPResponse
 
+from tests.support.emulator import emulator
 from tests.support.harness import Probes, probes
 from tests.support.wait import until
 
@@ -57,7 +58,10 @@ class Busy(NamedTuple):
 def stack(request: pytest.FixtureRequest) -> Iterator[tuple[Probes, list[tuple[str, str]]]]:
     lines: list[tuple[str, str]] = []
     store = "memory://" if request.param == "threads" else None
-    with probes("load.yaml", store=store, aws=None, on_line=lambda *line: lines.append(line)) as running:
+    with (
+        emulator() as aws,
+        probes("load.yaml", store=store, aws=aws, on_line=lambda *line: lines.append(line)) as running,
+    ):
         yield running, lines
 
 

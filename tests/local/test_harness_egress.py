@@ -11,9 +11,9 @@ from duecourse.errors import CallFailed
 from duecourse.guard.egress import is_public
 from duecourse.guard.resolver import SystemResolver
 from duecourse_local.harness.options import LOOPBACK, Egress, Options, Precision
-from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
 from tests.support.commands import run
+from tests.support.emulator import local_stack
 from tests.support.http_server import Reply, answering
 from tests.support.matrix import MATRIX, in_turn
 from tests.support.project import ROOT
@@ -28,7 +28,7 @@ QUIET = Options(store="memory://", tick=0, precision=Precision.TICK)
 def said(options: Options) -> tuple[str, int]:
     """What a stack says of where tasks may call, and the status of a webhook to this machine."""
     lines: dict[str, str] = {}
-    with Stack(options, say=lines.__setitem__) as stack, urllib3.PoolManager(retries=False) as http:
+    with local_stack(options, say=lines.__setitem__) as stack, urllib3.PoolManager(retries=False) as http:
         status, _ = Api(http, stack.api).call("POST", "/tasks", HOOK)
     return lines["egress"], status
 
@@ -62,7 +62,7 @@ def test_a_task_calls_no_service_of_its_own_stack(tmp_path: Path, store: str | N
     pause = json.loads((ROOT / "events/enqueue_http/pause_queue.json").read_text())
     queue = pause["rawPath"]
     with (
-        Stack(Options(store=store, tick=1, precision=Precision.TICK, state=tmp_path)) as stack,
+        local_stack(Options(store=store, tick=1, precision=Precision.TICK, state=tmp_path)) as stack,
         urllib3.PoolManager(retries=False) as http,
     ):
         api = Api(http, stack.api)
@@ -90,7 +90,7 @@ def leads_within(name: str) -> bool:
 def test_functions_in_processes_and_programs_beside_them_go_by_the_same(tmp_path: Path, egress: Egress) -> None:
     with (
         answering(lambda _: Reply()) as server,
-        Stack(Options(tick=1, precision=Precision.TICK, state=tmp_path, egress=egress)) as stack,
+        local_stack(Options(tick=1, precision=Precision.TICK, state=tmp_path, egress=egress)) as stack,
         urllib3.PoolManager(retries=False) as http,
     ):
         api = Api(http, stack.api)

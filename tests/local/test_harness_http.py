@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Probes]:
-    with probes() as running:
+    with probes(warm=["Echo", "Shaped"]) as running:
         yield running
 
 

@@ -267,7 +267,7 @@ def test_no_payload_at_all_is_an_empty_event(stack: Probes) -> None:
 
 
 def test_the_stand_in_for_the_native_client_does_as_well() -> None:
-    with probes(pure_python=True) as stack:
+    with probes(pure_python=True, warm=()) as stack:
         assert stack.invoke("Echo", {"a": "ü"}).payload["event"] == {"a": "ü"}
         assert stack.invoke("Raising", {}).payload["errorType"] == "KeyError"
         assert stack.invoke("Unimportable", {}).payload["errorType"] == "Runtime.ImportModuleError"
@@ -276,7 +276,7 @@ def test_the_stand_in_for_the_native_client_does_as_well() -> None:
 
 
 def test_frozen_processes_stand_still_between_invokes_and_work_during_them() -> None:
-    with probes(freeze=True) as stack:
+    with probes(freeze=True, warm=["Echo"]) as stack:
         (pid,) = stack.stack.pids()["functions"]["Echo"]
         for _ in range(3):
             until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
@@ -293,7 +293,7 @@ def test_everything_ends_with_the_stack() -> None:
 
 def test_a_stack_stops_at_once_with_work_under_way(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as threads:
-        with probes() as stack:
+        with probes(warm=["Busy"]) as stack:
             event = {"seconds": 60, "file": str(tmp_path / "begun")}
             answer = threads.submit(stack.stack.invoke, "Busy", event)
             until((tmp_path / "begun").exists)

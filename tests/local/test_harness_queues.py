@@ -20,6 +20,7 @@ from duecourse_local.harness.aws.queue_events import failed_items
 from duecourse_local.harness.aws.sources import RabbitMqFeed
 from duecourse_local.harness.options import Precision
 from duecourse_local.harness.template import RABBITMQ, Source
+from tests.support.emulator import emulator
 from tests.support.harness import Probes, probes
 from tests.support.matrix import MATRIX, in_turn
 from tests.support.project import ROOT
@@ -79,7 +80,8 @@ class Fed:
 @pytest.fixture(scope="module")
 def fed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fed]:
     notes = tmp_path_factory.mktemp("fed") / "notes"
-    with probes("sources.yaml", aws=None, precision=Precision.TICK, environment={"NOTES": str(notes)}) as stack:
+    given = {"precision": Precision.TICK, "environment": {"NOTES": str(notes)}}
+    with emulator() as aws, probes("sources.yaml", aws=aws, **given) as stack:
         found = Fed(stack, notes)
         yield found
         found.sqs.close()
@@ -239,7 +241,7 @@ def read(broker: Rabbit, tmp_path: Path) -> Iterator[Read]:
     """The events that a function was sent from the broker's queue, while a stack feeds it."""
     notes = tmp_path / "notes"
     options = {"parameters": {"Queue": broker.queue}, "amqp": broker.url, "environment": {"NOTES": str(notes)}}
-    with probes("sources.yaml", aws=None, precision=Precision.TICK, **options):
+    with emulator() as aws, probes("sources.yaml", aws=aws, precision=Precision.TICK, **options):
         yield lambda: noted(notes)
 
 
@@ -307,7 +309,7 @@ def test_a_rabbitmq_source_goes_on_after_its_broker_was_killed_and_its_queue_del
 ) -> None:
     notes = tmp_path / "notes"
     options = {"parameters": {"Queue": "q"}, "amqp": rabbitmq.url, "environment": {"NOTES": str(notes)}}
-    with probes("sources.yaml", aws=None, precision=Precision.TICK, **options) as stack:
+    with emulator() as aws, probes("sources.yaml", aws=aws, precision=Precision.TICK, **options) as stack:
 
         def delivered(body: str) -> bool:
             return any(body in rabbit_bodies(event) for event in noted(notes))
@@ -375,7 +377,7 @@ def test_a_rabbitmq_batch_that_is_more_than_an_invocation_takes_comes_in_several
 def test_what_is_under_way_when_the_stack_stops_goes_back_to_its_queue(broker: Rabbit, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     options = {"parameters": {"Queue": broker.queue}, "amqp": broker.url, "environment": {"NOTES": str(notes)}}
-    with probes("sources.yaml", aws=None, precision=Precision.TICK, **options):
+    with emulator() as aws, probes("sources.yaml", aws=aws, precision=Precision.TICK, **options):
         broker.put("slow")
         until(notes.exists)
     again = until(broker.got)

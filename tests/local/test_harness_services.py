@@ -39,6 +39,16 @@ def test_a_tick_can_be_had_at_once(tmp_path: Path) -> None:
         assert stack.stack.tick() == {"Ticking": 2}
 
 
+def test_a_function_that_is_not_to_be_warm_starts_at_its_first_event(tmp_path: Path) -> None:
+    with probes("scheduled.yaml", environment={"NOTES": str(tmp_path / "notes")}, warm=["Yearly"]) as stack:
+        assert {name: len(pids) for name, pids in stack.stack.pids()["functions"].items()} == {
+            "Ticking": 0,
+            "Yearly": 1,
+        }
+        assert stack.stack.tick() == {"Ticking": 1}
+        assert len(stack.stack.pids()["functions"]["Ticking"]) == 1
+
+
 def test_a_schedule_that_aws_rejects_is_named_and_the_stack_starts() -> None:
     with probes("scheduled.yaml") as stack:
         [notice] = [one for one in stack.notices if "schedule" in one]
@@ -50,7 +60,7 @@ def test_a_schedule_that_aws_rejects_is_named_and_the_stack_starts() -> None:
 
 def test_a_target_that_names_no_function_here_is_told_at_the_start() -> None:
     targets = {"report": "lambda:Reprt", "echo": "lambda:Echo", "mail": "sqs:Mails"}
-    with probes(environment={"DUECOURSE_TARGETS": json.dumps(targets)}) as stack:
+    with probes(environment={"DUECOURSE_TARGETS": json.dumps(targets)}, warm=()) as stack:
         [notice] = [one for one in stack.notices if "DUECOURSE_TARGETS" in one]
     assert notice == "DUECOURSE_TARGETS.report: template.yaml has no function Reprt, so tasks of this kind will fail"
 
@@ -58,7 +68,7 @@ def test_a_target_that_names_no_function_here_is_told_at_the_start() -> None:
 def test_settings_in_the_hosts_environment_win_over_the_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUECOURSE_NAMESPACE", "mine")
     monkeypatch.setenv("DUECOURSE_LEASE", "PT5S")
-    with probes() as stack:
+    with probes(warm=["Echo"]) as stack:
         found = stack.invoke("Echo").payload["environment"]
     assert (found["DUECOURSE_NAMESPACE"], found["DUECOURSE_LEASE"]) == ("mine", "PT5S")
 
@@ -179,7 +189,7 @@ def test_all_of_it_listens_on_loopback_only() -> None:
 
 def test_a_second_stack_on_the_same_state_folder_is_refused(tmp_path: Path) -> None:
     with (
-        probes(state=tmp_path),
+        probes(state=tmp_path, warm=()),
         pytest.raises(HarnessError, match=r"another stack uses .*--state"),
         probes(state=tmp_path),
     ):

@@ -7,7 +7,7 @@ import pytest
 import urllib3
 
 from duecourse_local.harness.options import Options, Precision
-from duecourse_local.harness.stack import Stack
+from tests.support.emulator import local_stack
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +17,7 @@ TENANTS, EACH = 8, 25
 @pytest.fixture(scope="module")
 def api() -> Iterator[str]:
     """The URL of the API on a ledger in memory, in which nothing runs."""
-    with Stack(Options(store="memory://", tick=0, precision=Precision.TICK, parameters={})) as stack:
+    with local_stack(Options(store="memory://", tick=0, precision=Precision.TICK, parameters={})) as stack:
         yield stack.api
 
 

@@ -14,6 +14,7 @@ import urllib3
 
 from duecourse_local.harness.options import Options
 from duecourse_local.harness.stack import Stack
+from tests.support.emulator import local_stack
 from tests.support.hostile import ANSWERS
 from tests.support.http_server import ReceivedRequest, Reply, Server, answering, misbehaving
 from tests.support.matrix import MATRIX, in_turn
@@ -87,7 +88,7 @@ def scene() -> Iterator[Scene]:
         return Reply(200, LARGE)
 
     with (
-        Stack(Options(tick=0, environment=ONE_AT_A_TIME)) as stack,
+        local_stack(Options(tick=0, environment=ONE_AT_A_TIME)) as stack,
         answering(lambda asked: Reply(200, bodies[asked.path])) as hostile,
         answering(note) as victim,
         urllib3.PoolManager(retries=False, timeout=30, maxsize=8) as http,

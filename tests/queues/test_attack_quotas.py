@@ -12,9 +12,9 @@ import redis
 from duecourse.api.authorization import Role
 from duecourse_local.harness.aws.access import Auth
 from duecourse_local.harness.options import Options, Precision
-from duecourse_local.harness.stack import Stack
 from tests.support.authenticated_stack import RULES, AuthenticatedStack
 from tests.support.callers import Caller
+from tests.support.emulator import local_stack
 from tests.support.matrix import LENGTHY, MATRIX, in_turn
 from tests.support.requests import MEETING, WEBHOOK, Answer
 
@@ -76,7 +76,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             "DUECOURSE_TENANT_QUOTAS": json.dumps({BOUNDED.tenant: QUOTAS}),
         },
     )
-    with Stack(options) as running, redis.Redis.from_url(running.store) as client:
+    with local_stack(options) as running, redis.Redis.from_url(running.store) as client:
         yield Scene(AuthenticatedStack(Auth.JWT, running.api, Path(folder), ""), client)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from duecourse_local.harness.options import Options
-from duecourse_local.harness.stack import Stack
+from tests.support.emulator import local_stack
 from tests.support.pages import README, pages
 from tests.support.sam import env_vars, need_engine, reachable_redis, start_api
 from tests.support.wait import until
@@ -38,14 +38,15 @@ FOLLOWED = [page for page in pages() if steps(page)]
 def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The HTTP API: the harness's, then that of `sam local start-api`, where a container engine runs it."""
     if request.param == "harness":
-        with Stack() as stack:
+        with local_stack() as stack:
             yield stack.api
         return
     need_engine("sam local start-api")
     folder = tmp_path_factory.mktemp("sam")
     with (
         reachable_redis() as (here, there),
-        Stack(Options(store=here, environment={"DUECOURSE_RESULTS_TABLE": ""})),  # as the containers: in the ledger
+        # As in the containers, results are in the ledger.
+        local_stack(Options(store=here, environment={"DUECOURSE_RESULTS_TABLE": ""})),
         start_api(env_vars(folder, there)) as url,
     ):
         yield url

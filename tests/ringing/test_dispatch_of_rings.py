@@ -76,6 +76,16 @@ def test_an_invocation_carries_no_more_than_a_batch() -> None:
     assert sorted(len(call) for call in gate.calls) == [20, BATCH]
 
 
+def test_an_invocation_carries_bells_of_one_primary_alone() -> None:
+    """One that is away has its own rejected, and no others."""
+    gate = answering()
+    gate.open.release(10)
+    with dispatching(gate, in_flight=1) as rings:
+        rings.put([Ring(name, "expired", 1, server=server) for name, server in (("a", "1"), ("b", "2"), ("c", "1"))])
+        until(lambda: not rings.kept)
+    assert keys(gate) == [["a", "c"], ["b"]]
+
+
 def test_backlog_that_was_worked_at_is_served_again_at_once() -> None:
     left = [40, 0]
     gate = answering(lambda _: {"claimed": 10, "backlog": left.pop(0)})

@@ -264,6 +264,18 @@ def test_a_look_rings_for_what_vanished_and_learns_what_hangs(timer: Timer, rung
     assert rung.keys == [BELL, OTHER], "a shard at rest has no bell and wants no ring"
 
 
+def test_a_look_that_reads_another_time_of_a_bell_that_had_passed_rings(
+    timer: Timer, rung: Rung, bells: HandBells
+) -> None:
+    """It went, and was hung anew, and nobody heard either: what was due at its former time is to be claimed."""
+    hang(bells, timer, BELL, 500)
+    hang(bells, timer, OTHER, 60_000)
+    bells.ahead_ms += 1_000
+    bells.hung[BELL] = bells.hung[OTHER] = int(bells.now()) + 70_000
+    timer.look([BELL, OTHER], ring_missing=False)
+    assert rung.keys == [BELL]
+
+
 def test_many_rehangs_of_one_bell_leave_no_heap_behind(timer: Timer, bells: HandBells) -> None:
     for n in range(5_000):
         timer.move(BELL, int(bells.now()) + 60_000 + n)

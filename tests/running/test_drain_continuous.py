@@ -132,6 +132,30 @@ def test_a_stop_gives_back_what_has_not_begun_and_waits_for_what_runs(ledger: Em
     assert stored_task(ledger, "late").run == 0
 
 
+def test_a_stop_gives_back_what_was_claimed_ahead_while_another_runs(ledger: EmbeddedLedger) -> None:
+    gate = Gate()
+
+    def kind(task: Task) -> Done:
+        if task.id == "slow":
+            drain.stop()  # by now `then` is claimed, in the same step, and no thread is free for it
+        return gate(task)
+
+    with serving(ledger, kind, size=1) as drain:
+        ledger.add([new("quick")])
+        ring(drain)
+        until(status(ledger, "quick"))  # tasks are short: it claims more than there are threads for
+        ledger.add([new("slow"), new("then")])
+        ring(drain)
+        assert gate.begun.wait(30)
+        try:
+            until(lambda: stored_task(ledger, "then").log, seconds=10)
+            states = {id: stored_task(ledger, id).status for id in ("slow", "then")}
+        finally:
+            gate.opened.set()
+    assert states == {"slow": Status.LEASED, "then": Status.SCHEDULED}
+    assert (stored_task(ledger, "slow").status, stored_task(ledger, "then").attempt) == (Status.DONE, 1)
+
+
 def test_rings_of_a_queue_that_is_full_are_not_lost(ledger: EmbeddedLedger) -> None:
     ledger.configure("default", {"max_running": 1})
     with serving(ledger, lambda _task: Done()) as drain:

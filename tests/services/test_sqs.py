@@ -113,6 +113,7 @@ def test_what_sqs_goes_on_failing_at_is_not_confirmed(sqs: Any, monkeypatch: pyt
     client = Grudging(sqs, {"m-1:1": 99})
     answers = SqsPublisher(client).publish("bills", messages(3))  # type: ignore[arg-type]
     assert answers == ["", "InternalError: try again", ""]
+    assert client.requests == [["m-0:1", "m-1:1", "m-2:1"], ["m-1:1"], ["m-1:1"]], "three times, and no more"
     assert list(received(sqs)) == ["m-0:1", "m-2:1"]
 
 

@@ -17,8 +17,8 @@ from duecourse_local.harness.aws import access
 from duecourse_local.harness.aws.access import Auth
 from duecourse_local.harness.aws.account import ACCOUNT, REGION
 from duecourse_local.harness.options import Options, Precision
-from duecourse_local.harness.stack import Stack
 from tests.support.callers import Caller
+from tests.support.emulator import local_stack
 from tests.support.http_server import Reply, answering
 from tests.support.requests import Answer
 
@@ -81,5 +81,5 @@ def authenticated_stack(auth: Auth, folder: Path) -> Iterator[AuthenticatedStack
         state=folder,
         environment={"DUECOURSE_TENANT_FROM": RULES[auth]},
     )
-    with answering(lambda _asked: Reply(200, b'{"status": "ok"}')) as report, Stack(options) as stack:
+    with answering(lambda _asked: Reply(200, b'{"status": "ok"}')) as report, local_stack(options) as stack:
         yield AuthenticatedStack(auth, stack.api, folder, report.url)

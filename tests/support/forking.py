@@ -21,6 +21,7 @@ from duecourse.guard.call_credentials import Credential, HeaderCredential, beare
 from duecourse.guard.http_client import GuardedHttpClient
 from duecourse.guard.http_types import CredentialName, HttpRequest
 from duecourse.guard.signing_secrets import Secrets
+from duecourse.ledger.connect import connect, execute
 from duecourse.services.aws import DynamoDbResults, make_client
 from duecourse.services.secrets import ManagedCredentials, ManagedSecret, SigningSecrets
 
@@ -78,6 +79,18 @@ def clients(url: str) -> None:
     forked.set()
     thread.join()
     tell([one.get("child").id, two.get("child").id, one.get("parent").id])
+
+
+def connected(url: str) -> None:
+    """The server's numbers of the connections of a parent, of its child, and of the parent again."""
+    client = connect(url)
+
+    def number() -> object:
+        return execute(client, "CLIENT", "ID")
+
+    tell(number())
+    tell(child(number))
+    tell(number())
 
 
 def awaiting(url: str) -> None:

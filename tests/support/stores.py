@@ -1,7 +1,8 @@
 """Every store that keeps the ledger: what is in `test_rules_*.py` runs against each."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any, Generic, TypeVar
 
 import pytest
 
@@ -25,6 +26,7 @@ LOGIN = "-with-a-login"
 FURTHER = (f"redis-{REDIS[-1]}{LOGIN}", labelled(VALKEY), "leveldb", *(f"{kind}{CLUSTER}" for kind in CLUSTERS))
 STORES = ["memory", *in_turn(f"redis-{REDIS[0]}", *FURTHER)]
 SHARDS = 8
+T = TypeVar("T")
 
 
 def whole(value: float) -> bytes:
@@ -65,3 +67,19 @@ def servers(kind: str, request: pytest.FixtureRequest) -> Any:
     if name.endswith(CLUSTER):
         return request.getfixturevalue("cluster_of")(CLUSTERS[name.removesuffix(CLUSTER)])
     return request.getfixturevalue("server_of")(name.removeprefix("redis-"))
+
+
+class Beginning(Generic[T]):
+    """What ledgers in memory begin with: made by the first one, and copied to the others, whose clocks begin alike."""
+
+    _keys: dict[str, Any] | None = None
+
+    def given(self, ledger: EmbeddedLedger, make: Callable[[], T]) -> T:
+        """The answer of `make`, which fills an empty ledger; for a further ledger the same, with copies of the keys."""
+        keys = vars(ledger._server._space)
+        if self._keys is None:
+            self._made = make()
+            self._keys = deepcopy(keys)
+        else:
+            keys.update(deepcopy(self._keys))
+        return self._made

@@ -16,6 +16,7 @@ from duecourse_local.harness.aws.emulator import SENT
 from duecourse_local.harness.options import PARAMETERS, Options
 from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
+from tests.support.emulator import local_stack
 from tests.support.http_server import Reply, answering
 from tests.support.matrix import MATRIX
 from tests.support.proxies import Proxy
@@ -40,7 +41,7 @@ def handing(amqp: str, **options: Any) -> Iterator[Handing]:
     notices: list[str] = []
     parameters = {**PARAMETERS, "ReminderQueue": "sqs", "Targets": f'"bill": "amqp:{QUEUE}"'}
     given = Options(parameters=parameters, amqp=amqp, **options)
-    with urllib3.PoolManager(retries=False, timeout=30) as http, Stack(given, notice=notices.append) as stack:
+    with urllib3.PoolManager(retries=False, timeout=30) as http, local_stack(given, notice=notices.append) as stack:
         yield Handing(stack, Api(http, stack.api), notices)
 
 

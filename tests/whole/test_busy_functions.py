@@ -13,8 +13,8 @@ import urllib3
 from duecourse.base.times import parse_duration
 from duecourse_local.cli.scaffold import NewFunction, with_function
 from duecourse_local.harness.options import PARAMETERS, Options
-from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
+from tests.support.emulator import local_stack
 from tests.support.matrix import LENGTHY, MATRIX
 from tests.support.project import copy_project
 from tests.support.wait import until
@@ -36,7 +36,7 @@ def stack(folder: Path, name: str, age_s: int, lease: str, timeout_s: int = 30) 
     template.write_text(text[:own] + text[own:].replace("60", str(age_s), 1))
     shutil.copytree(BUSY, template.parent / "functions" / name)
     options = Options(template=template, parameters=PARAMETERS, tick=1, environment={"DUECOURSE_DELIVERY_LEASE": lease})
-    with urllib3.PoolManager(retries=False, timeout=30) as http, Stack(options) as made:
+    with urllib3.PoolManager(retries=False, timeout=30) as http, local_stack(options) as made:
         yield Api(http, made.api)
 
 

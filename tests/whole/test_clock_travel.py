@@ -17,13 +17,14 @@ from duecourse_local.harness.options import Clock, Options
 from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
 from tests.support.commands import BARE, FREE_PORTS, IN_A_CLONE, in_this_process, run
+from tests.support.emulator import local_stack
 from tests.support.http_server import Reply, answering
 from tests.support.project import ROOT
 
 
 @pytest.fixture(scope="module")
 def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with Stack(Options(clock=Clock.TRAVEL, tick=getattr(request, "param", 60))) as stack:
+    with local_stack(Options(clock=Clock.TRAVEL, tick=getattr(request, "param", 60))) as stack:
         yield stack
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import urllib3
 
 from duecourse_local.harness.options import Options
-from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
+from tests.support.emulator import local_stack
 from tests.support.http_server import ReceivedRequest, Reply, answering
 from tests.support.matrix import MATRIX
 from tests.support.wait import until
@@ -23,7 +23,7 @@ def test_credentials_reach_whom_they_are_for_and_no_answer_message_or_log(
     def reply(asked: ReceivedRequest) -> Reply:
         return Reply(204) if asked.path.startswith("/told") else Reply(403, b"no")
 
-    with answering(reply) as server, Stack(Options(tick=1, state=tmp_path)) as stack:
+    with answering(reply) as server, local_stack(Options(tick=1, state=tmp_path)) as stack:
         api = Api(http, stack.api)
         url = server.url
         payload = {"url": f"{url}/x?key=HIDDEN", "headers": HEADERS, "interval": 1, "until": "ready"}

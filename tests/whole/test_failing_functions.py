@@ -10,8 +10,8 @@ import urllib3
 
 from duecourse_local.cli.scaffold import NewFunction, with_function
 from duecourse_local.harness.options import PARAMETERS, Options
-from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
+from tests.support.emulator import local_stack
 from tests.support.matrix import in_turn
 from tests.support.project import copy_project
 from tests.support.wait import until
@@ -35,7 +35,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         shutil.copytree(FAILING, template.parent / "functions" / mode)
     template.write_text(text)
     options = Options(template=template, parameters=PARAMETERS)
-    with urllib3.PoolManager(retries=False, timeout=30) as http, Stack(options) as stack:
+    with urllib3.PoolManager(retries=False, timeout=30) as http, local_stack(options) as stack:
         yield Api(http, stack.api)
 
 

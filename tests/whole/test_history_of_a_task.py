@@ -5,8 +5,8 @@ import json
 import urllib3
 
 from duecourse_local.harness.options import Options
-from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
+from tests.support.emulator import local_stack
 from tests.support.http_server import ReceivedRequest, Reply, answering
 from tests.support.wait import until
 
@@ -21,7 +21,7 @@ def test_a_death_is_told_explained_listed_and_replayed(http: urllib3.PoolManager
             return Reply(204)
         return Reply(200 if works else 410, b"{}")
 
-    with answering(receiver) as server, Stack(Options(tick=0)) as stack:
+    with answering(receiver) as server, local_stack(Options(tick=0)) as stack:
         api = Api(http, stack.api)
         notify = {"notify_done": {"url": f"{server.url}/told"}}
         assert api.add_webhook("a", f"{server.url}/work", delay=0.3, **notify) == 201

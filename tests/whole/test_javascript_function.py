@@ -8,7 +8,7 @@ import pytest
 import urllib3
 
 from duecourse_local.harness.options import PARAMETERS, Options
-from duecourse_local.harness.stack import Stack
+from tests.support.emulator import local_stack
 from tests.support.needs import need_node
 from tests.support.project import add_resource, copy_project
 from tests.support.wait import until
@@ -34,7 +34,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     template = copy_project(tmp_path_factory.mktemp("project"))
     add_resource(template, PAYMENT.format(folder=Path(__file__).parent / "fixtures/payment"))
     parameters = {**PARAMETERS, "Targets": '"payment": "lambda:PaymentFunction"'}
-    with Stack(Options(template=template, parameters=parameters)) as stack:
+    with local_stack(Options(template=template, parameters=parameters)) as stack:
         yield stack.api
 
 

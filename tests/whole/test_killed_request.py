@@ -13,6 +13,7 @@ import urllib3
 from duecourse_local.harness.options import Options
 from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
+from tests.support.emulator import local_stack
 from tests.support.http_server import ReceivedRequest, answering
 from tests.support.matrix import MATRIX
 from tests.support.slow_receiver import DONE
@@ -56,7 +57,7 @@ def killed_at_the_write(stack: Stack, queue: str) -> Iterator[None]:
 @MATRIX
 def test_a_schedule_whose_function_is_killed_runs_once_by_one_key(http: urllib3.PoolManager) -> None:
     """`run` made an occurrence at each try: the webhook of each was sent, under another id."""
-    with answering(lambda _: DONE) as server, Stack(Options(tick=1)) as stack:
+    with answering(lambda _: DONE) as server, local_stack(Options(tick=1)) as stack:
         api, cut = Api(http, stack.api), []
         for number in range(TRIES):
             body = {

@@ -7,7 +7,7 @@ import pytest
 import urllib3
 
 from duecourse_local.harness.options import Options, Precision
-from duecourse_local.harness.stack import Stack
+from tests.support.emulator import local_stack
 from tests.support.matrix import LENGTHY
 
 CLIENTS, REQUESTS = 200, 2_000
@@ -31,7 +31,7 @@ def listed(http: urllib3.PoolManager, api: str) -> list[str]:
 def test_two_thousand_adds_of_200_clients_at_once_are_all_there(store: str | None) -> None:
     lines: list[tuple[str, str]] = []
     options = Options(store=store, precision=Precision.TICK, tick=0, on_line=lambda *line: lines.append(line))
-    with Stack(options) as stack, urllib3.PoolManager(maxsize=CLIENTS, retries=False) as http:
+    with local_stack(options) as stack, urllib3.PoolManager(maxsize=CLIENTS, retries=False) as http:
 
         def add(number: int) -> int:
             task = {"id": f"t{number}", "queue": "crowd", "kind": "webhook", "delay": "P1D"}

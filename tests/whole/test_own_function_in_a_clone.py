@@ -84,12 +84,25 @@ def test_the_suite_passes_with_a_function_of_ones_own_in_the_clone(clone: Path) 
     assert "passed" in done.stdout
 
 
-def test_the_clone_runs_the_function_and_the_demo_does_without_it(clone: Path) -> None:
+def templates(clone: Path) -> tuple[Path, Path]:
+    """The template that a clone runs, and the one that its demo runs."""
     words = "from duecourse_local.project import bundle, place; print(place.here().template(), bundle.template())"
     done = subprocess.run(
         [sys.executable, "-c", words], cwd=clone, env={**os.environ, "PYTHONPATH": paths(clone)},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    own, product = (Path(text).read_text() for text in done.stdout.split())
-    assert not (Path(done.stdout.split()[1]).parent / bundle.APPLIED_FROM).exists()
-    assert ("duecourse new" in own, "duecourse new" in product) == (True, False)
+    own, product = map(Path, done.stdout.split())
+    return own, product
+
+
+def test_the_clone_runs_the_function_and_the_demo_does_without_it(clone: Path) -> None:
+    own, product = templates(clone)
+    assert not (product.parent / bundle.APPLIED_FROM).exists()
+    assert ["duecourse new" in path.read_text() for path in (own, product)] == [True, False]
+
+
+def test_the_clone_applies_schedules_of_ones_own_and_the_demo_does_without_them(tmp_path: Path) -> None:
+    folder = copy_clone(tmp_path / "clone")
+    (folder / bundle.APPLIED_FROM).write_text("number: 1\nschedules: []\n")
+    own, product = templates(folder)
+    assert [(path.parent / bundle.APPLIED_FROM).exists() for path in (own, product)] == [True, False]

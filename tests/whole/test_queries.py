@@ -6,8 +6,8 @@ import threading
 import urllib3
 
 from duecourse_local.harness.options import Options
-from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
+from tests.support.emulator import local_stack
 from tests.support.http_server import ReceivedRequest, Reply, answering
 from tests.support.matrix import MATRIX
 from tests.support.wait import until
@@ -28,7 +28,10 @@ class Exporting:
 @MATRIX
 def test_a_slow_answer_is_fetched_behind_its_back_and_outlives_its_task(http: urllib3.PoolManager) -> None:
     export = Exporting()
-    with answering(export) as server, Stack(Options(tick=0, environment={"DUECOURSE_RETENTION": "PT0S"})) as stack:
+    with (
+        answering(export) as server,
+        local_stack(Options(tick=0, environment={"DUECOURSE_RETENTION": "PT0S"})) as stack,
+    ):
         api = Api(http, stack.api)
         query = {"url": f"{server.url}/export", "interval": 1, "until": "state == 'done'", "result": "rows"}
         status, told = api.call("POST", "/queries", query)

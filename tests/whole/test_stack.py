@@ -9,9 +9,9 @@ import redis
 import urllib3
 
 from duecourse_local.harness.options import Options
-from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
 from tests.support.commands import up
+from tests.support.emulator import local_stack
 from tests.support.http_server import answering
 from tests.support.matrix import MATRIX
 from tests.support.slow_receiver import DONE, outcomes
@@ -20,7 +20,7 @@ from tests.support.wait import until
 
 @MATRIX
 def test_a_frozen_process_whose_redis_socket_died_serves_the_next_request(http: urllib3.PoolManager) -> None:
-    with Stack(Options(tick=0, freeze=True)) as stack, redis.Redis.from_url(stack.store) as client:
+    with local_stack(Options(tick=0, freeze=True)) as stack, redis.Redis.from_url(stack.store) as client:
         api = Api(http, stack.api)
         assert api.call("GET", "/health")[0] == 200
         for number in range(3):
@@ -29,7 +29,7 @@ def test_a_frozen_process_whose_redis_socket_died_serves_the_next_request(http: 
 
 
 def test_redis_away_is_503_with_retry_after_and_then_all_goes_on(http: urllib3.PoolManager, tmp_path: Path) -> None:
-    with answering(lambda _: DONE) as server, Stack(Options(tick=1, state=tmp_path)) as stack:
+    with answering(lambda _: DONE) as server, local_stack(Options(tick=1, state=tmp_path)) as stack:
         api = Api(http, stack.api)
         assert api.add_webhook("before", server.url, delay=3600) == 201
         os.kill(stack.pids()["redis"], signal.SIGSTOP)
@@ -64,7 +64,7 @@ def _persisted(addresses: dict[str, Any]) -> bool:
 
 
 def test_requests_that_no_route_takes_get_problem_documents(http: urllib3.PoolManager) -> None:
-    with Stack(Options(tick=0, store="memory://")) as stack:
+    with local_stack(Options(tick=0, store="memory://")) as stack:
         typed = {"content-type": "text/plain"}
         unknown = http.request("POST", stack.api + "/task", body=b"a=1", headers=typed)
         assert (unknown.status, unknown.headers["content-type"]) == (404, "application/problem+json")
@@ -76,7 +76,7 @@ def test_requests_that_no_route_takes_get_problem_documents(http: urllib3.PoolMa
 
 
 def test_head_has_the_headers_of_get_and_no_body(http: urllib3.PoolManager) -> None:
-    with Stack(Options(tick=0, store="memory://")) as stack:
+    with local_stack(Options(tick=0, store="memory://")) as stack:
         for path in ("/tasks", "/docs", "/health", "/nothing"):
             got, head = (http.request(method, stack.api + path) for method in ("GET", "HEAD"))
             assert (head.status, head.data) == (got.status, b"")

@@ -9,8 +9,8 @@ import urllib3
 
 from duecourse_local.cli.scaffold import NewFunction, with_function
 from duecourse_local.harness.options import PARAMETERS, Options
-from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
+from tests.support.emulator import local_stack
 from tests.support.matrix import in_turn
 from tests.support.project import copy_project
 from tests.support.wait import until
@@ -37,7 +37,7 @@ def test_a_backlog_of_a_throttled_function_runs_once_each(tmp_path: Path, store:
     options = Options(
         template=project(tmp_path), parameters=PARAMETERS, store=store, on_line=lambda *line: lines.append(line)
     )
-    with urllib3.PoolManager(retries=False, timeout=30) as http, Stack(options) as stack:
+    with urllib3.PoolManager(retries=False, timeout=30) as http, local_stack(options) as stack:
         api = Api(http, stack.api)
         payload = {"notes": str(notes), "seconds": 0.05}
         tasks = [

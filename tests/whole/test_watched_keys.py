@@ -12,7 +12,7 @@ import urllib3
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.task import Shard
 from duecourse_local.harness.options import PARAMETERS, Options, Precision
-from duecourse_local.harness.stack import Stack
+from tests.support.emulator import local_stack
 from tests.support.http_server import Reply, Server, answering
 from tests.support.matrix import MATRIX
 from tests.support.project import copy_project
@@ -25,7 +25,7 @@ def test_a_key_that_expires_calls_a_webhook_with_the_parts_of_its_name_where_a_t
     with answering(lambda _: Reply(200, b"{}")) as server:
         watch = json.dumps([{"pattern": PATTERN, "kind": "webhook", "payload": {"url": server.url}}])
         options = Options(parameters={**PARAMETERS, "Watch": watch}, precision=Precision.LINGER, tick=5)
-        with Stack(options) as stack, redis.Redis.from_url(stack.store) as client:
+        with local_stack(options) as stack, redis.Redis.from_url(stack.store) as client:
             subscribed = "__keyevent@0__:expired"
             until(lambda: client.pubsub_numsub(subscribed)[0][1] > 0)
             call(client, server, "send_message-42-sms")
@@ -45,7 +45,7 @@ def test_with_a_bridge_a_key_calls_a_webhook_and_another_a_function_of_ones_own_
             {"pattern": f"web_{PATTERN}", "kind": "webhook", "payload": {"url": server.url}},
         ]
         options = Options(template=template, parameters={**PARAMETERS, "Watch": json.dumps(watch)})
-        with Stack(options) as stack, redis.Redis.from_url(stack.store) as client, urllib3.PoolManager() as http:
+        with local_stack(options) as stack, redis.Redis.from_url(stack.store) as client, urllib3.PoolManager() as http:
 
             def seen() -> list[Any]:
                 """What the function was given, of all that was done."""

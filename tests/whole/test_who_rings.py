@@ -9,9 +9,9 @@ import pytest
 import urllib3
 
 from duecourse_local.harness.options import Options, Precision
-from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
 from tests.support.commands import in_this_process
+from tests.support.emulator import local_stack
 from tests.support.http_server import answering
 from tests.support.matrix import LENGTHY, MATRIX, in_turn
 from tests.support.project import ROOT
@@ -80,7 +80,7 @@ def test_a_tick_alone_is_refused_for_the_demo() -> None:
 @MATRIX
 def test_ticks_that_linger_keep_time_from_one_to_the_next(http: urllib3.PoolManager) -> None:
     options = Options(tick=3, precision=Precision.LINGER)
-    with answering(lambda _: DONE) as server, Stack(options) as stack:
+    with answering(lambda _: DONE) as server, local_stack(options) as stack:
         api = Api(http, stack.api)
         for n in range(30):
             assert api.add_webhook(f"hook-{n}", server.url, delay=2 + n * 0.2) == 201
@@ -94,7 +94,7 @@ def test_ticks_that_linger_keep_time_from_one_to_the_next(http: urllib3.PoolMana
 @MATRIX
 def test_the_first_tick_that_lingers_does_not_wait_for_its_time(http: urllib3.PoolManager) -> None:
     options = Options(tick=3_600, precision=Precision.LINGER)
-    with answering(lambda _: DONE) as server, Stack(options) as stack:
+    with answering(lambda _: DONE) as server, local_stack(options) as stack:
         api = Api(http, stack.api)
         assert api.add_webhook("soon", server.url, delay=1) == 201
         assert api.done("soon")["run"] == 1

@@ -9,9 +9,9 @@ import pytest
 import urllib3
 
 from duecourse_local.harness.options import Options
-from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
 from tests.support.commands import FREE_PORTS, gone, run, up
+from tests.support.emulator import local_stack
 from tests.support.http_server import Reply, answering
 from tests.support.matrix import LENGTHY, MATRIX, in_turn
 from tests.support.slow_receiver import SHORT_LEASE
@@ -43,7 +43,7 @@ def test_requests_beside_each_other_are_each_answered_with_their_own(
     http: urllib3.PoolManager, store: str, tmp_path: Path
 ) -> None:
     ids = [f"t-{n}" for n in range(60)]
-    with Stack(Options(store=store.format(folder=tmp_path), tick=0)) as stack, ThreadPoolExecutor(8) as crowd:
+    with local_stack(Options(store=store.format(folder=tmp_path), tick=0)) as stack, ThreadPoolExecutor(8) as crowd:
         api = Api(http, stack.api)
 
         def add(id: str) -> bool:
@@ -56,7 +56,7 @@ def test_requests_beside_each_other_are_each_answered_with_their_own(
 
 
 def test_the_tick_does_what_the_stopped_bridge_did_not(http: urllib3.PoolManager, tmp_path: Path) -> None:
-    with Stack(Options(store="memory://", tick=1, state=tmp_path)) as stack:
+    with local_stack(Options(store="memory://", tick=1, state=tmp_path)) as stack:
         api = Api(http, stack.api)
         assert stack.tick()["PollTickFunction"]["shards"] == 0
         assert api.add_webhook("bad", "http://127.0.0.1:9/", retry={"max_attempts": 1}) == 201

@@ -13,6 +13,7 @@ import urllib3
 from duecourse_local.harness.options import Options, Precision
 from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
+from tests.support.emulator import local_stack
 from tests.support.http_server import Server
 from tests.support.matrix import in_turn
 from tests.support.slow_receiver import SHORT_LEASE, outcomes, slow_at_first
@@ -21,7 +22,7 @@ from tests.support.wait import until
 
 @pytest.fixture(scope="module", params=in_turn(Precision.LINGER, Precision.BRIDGE))
 def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with Stack(Options(tick=2, precision=request.param, environment=SHORT_LEASE)) as stack:
+    with local_stack(Options(tick=2, precision=request.param, environment=SHORT_LEASE)) as stack:
         assert (stack.pids()["bridge"] is None) == (request.param is Precision.LINGER)
         yield stack
 

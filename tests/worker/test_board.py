@@ -1,7 +1,10 @@
 """The board of a worker's process, which outlives it, and the leases that are given back by it."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -52,6 +55,28 @@ def test_a_slot_has_room_for_the_longest_names_and_what_has_no_slot_is_not_shown
         board.drop([task.token for task in many])
     board.hold(many[-1:])
     assert board.held() == [shown(many[-1], LeaseState.WAITS)]
+
+
+def test_wherever_its_process_is_killed_a_lease_is_shown_whole_or_not_at_all(board: Board) -> None:
+    theirs, seen = Board(board.file), list[list[ProcessLease]]()
+    before = [leased("work", {}, id="i" * 160, token=f"{n:028}") for n in range(SLOTS)]
+    board.hold(before)
+    board.drop([task.token for task in before])
+    short = leased("work", {}, id="a", token="a")
+
+    def look(_frame: FrameType, _event: str, _argument: Any) -> Any:
+        seen.append(theirs.held())
+        return look
+
+    tracing = sys.gettrace()
+    sys.settrace(lambda frame, *_: look if frame.f_code is Board.hold.__code__ else None)
+    try:
+        board.hold([short])
+    finally:
+        sys.settrace(tracing)
+    assert len(seen) > 3, "the process may end before each line"
+    assert [one for one in seen if one] == [[shown(short, LeaseState.WAITS)]] * sum(map(bool, seen))
+    assert (seen[0], seen[-1]) == ([], [shown(short, LeaseState.WAITS)])
 
 
 class Away(EmbeddedLedger):

@@ -23,6 +23,18 @@ class Ready:
         """Nothing to show."""
 
 
+class Away(Ready):
+    """Worker process whose store is away, and that is asked `asked` times."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def wait_ready(self, _timeout_s: float) -> bool:
+        self.asked += 1
+        assert self.asked < 3, "it would wait for its store for ever"
+        return False
+
+
 @pytest.mark.parametrize("sent", [b"", READY], ids=["nothing sent", "something unread"])
 def test_a_process_whose_parent_died_before_it_was_ready_stops_in_order(sent: bytes) -> None:
     own, parents = socket.socketpair()
@@ -30,3 +42,12 @@ def test_a_process_whose_parent_died_before_it_was_ready_stops_in_order(sent: by
         own.sendall(sent)
         parents.close()
         assert _stay(cast(WorkerProcess, Ready()), own) is False
+
+
+def test_a_process_whose_parent_died_while_its_store_was_away_stops_in_order() -> None:
+    own, parents = socket.socketpair()
+    process = Away()
+    with own:
+        parents.close()
+        assert _stay(cast(WorkerProcess, process), own) is False
+    assert process.asked == 1

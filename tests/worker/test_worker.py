@@ -215,6 +215,10 @@ def test_for_a_process_that_is_killed_another_is_started_and_its_task_runs_elsew
         task = ended(ledger, "held")
         assert (task.status, [run.outcome for run in task.history]) == (Status.DONE, ["retry", "done"])
         assert task.result["by"] not in before
+        killed, other = worker.children()
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: len(after := worker.children()) == 2 and killed not in after, every=0.05)
+        assert other in worker.children(), "it is replaced beside the one that lives"
 
 
 def test_a_task_that_kills_its_process_dies_of_it_alone_and_its_neighbours_are_done_at_one_attempt(

@@ -1,6 +1,6 @@
 """Options of a stack."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -89,6 +89,8 @@ class Options:
     """Gets the logs line by line, besides their files: a log's name, and the line."""
     progress: Callable[[str], None] = _discard
     """Gets a line before something that takes seconds."""
+    warm: Collection[str] | None = None
+    """Logical ids of the functions that start with the stack, None for all; the others start at their first event."""
     init_limit: float = 10.0
     idle_limit: float = 300.0
     """Seconds without an invocation after which a process ends, where its function has another."""

@@ -209,14 +209,16 @@ class Services:
             await asyncio.wait((warming,))
 
     async def _warm(self) -> None:
-        """Have each function warm, and print the progress."""
+        """Have each function warm that starts with the stack, and print the progress."""
         names: list[str] = []
+        every = {function.logical_id for function in self.described}
+        wanted = every if self._options.warm is None else every.intersection(self._options.warm)
 
         def warmed(name: str) -> None:
             names.append(name)
-            self._say("function", f"{name}  ({len(names)} of {len(self.described)})")
+            self._say("function", f"{name}  ({len(names)} of {len(wanted)})")
 
-        await self.functions.warm(warmed)
+        await self.functions.warm(wanted, warmed)
 
     async def _fill_aws(self, ours: bool) -> None:
         if ours:

@@ -104,7 +104,7 @@ def _files(project: Path) -> Iterator[tuple[Path, Path]]:
     for part in ("template.yaml", *own, "layers"):
         for path in _within(root / part):
             name = path.relative_to(root)
-            if not name.is_relative_to(CORE) and name != APPLIED_FROM:
+            if not name.is_relative_to(CORE):
                 yield name, path
     if (project / SCHEDULES).is_file():
         yield APPLIED_FROM, project / SCHEDULES

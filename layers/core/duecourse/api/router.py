@@ -96,6 +96,12 @@ def needs(role: Role | None) -> Callable[[F], F]:
     return mark
 
 
+def role_of(route: Route) -> Role | None:
+    """Role that a route needs, None for none."""
+    found: Role | None = getattr(route.func, ROLE, Role.OPERATOR)
+    return found
+
+
 def answer(status: int, body: Any, headers: dict[str, str] | None = None) -> Response[Any]:
     """A JSON answer that is not a plain 200."""
     return Response(status, APPLICATION_JSON, body, {**headers} if headers else None)
@@ -217,7 +223,7 @@ def check(api: Any, next_middleware: NextMiddleware) -> Response[Any]:
         answer: Response[Any] = api.unmatched()
         return answer
     request = current_request()
-    request.check(getattr(route.func, ROLE, Role.OPERATOR))
+    request.check(role_of(route))
     if request.parameters:
         api.check_parameters(request)
     return next_middleware(api)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Protocol
 
@@ -80,12 +80,13 @@ class Functions:
         """The processes of each function."""
         return {name: pool.pids() for name, pool in self._pools.items()}
 
-    async def warm(self, warmed: Callable[[str], None]) -> None:
-        """Have one process of each function ready, and report each to `warmed`.
+    async def warm(self, logical_ids: Container[str], warmed: Callable[[str], None]) -> None:
+        """Have one process of each of these functions ready, and report each to `warmed`.
 
         A function that does not start goes to `notice`, and fails again when it is invoked.
         """
-        await asyncio.gather(*(self._warm(pool, warmed) for pool in self._pools.values()))
+        wanted = [pool for pool in self._pools.values() if pool.function.logical_id in logical_ids]
+        await asyncio.gather(*(self._warm(pool, warmed) for pool in wanted))
 
     async def _warm(self, pool: FunctionHost, warmed: Callable[[str], None]) -> None:
         name = pool.function.name
