@@ -33,8 +33,9 @@ Absolute figures differ between machines of one kind by a factor of two to three
 ratio take turns on one Redis, in {ROUNDS} rounds at least. A ratio is the median of the rounds' ratios, with the least
 and the most in brackets.
 
-Each row is measured on loopback, and again behind a proxy that holds every byte for 0.5 ms each way. Between two zones
-of a cloud, a round trip takes 0.5 to 1 ms. The proxy delays bytes and not round trips, so pipelines stay pipelines.
+Rates and lateness are measured on loopback, and again behind a proxy that holds every byte for 0.5 ms each way.
+Between two zones of a cloud, a round trip takes 0.5 to 1 ms. The proxy delays bytes and not round trips, so pipelines
+stay pipelines. Parts on schedules, scripts, functions and the test kit are on loopback alone.
 
 The command waits until other programs take less than 8 % of the processors, two minutes at most in all. A row that was
 measured while they took more is marked as busy.

@@ -64,9 +64,9 @@ Claims and settles by the dozen need few round trips, so distance takes less fro
     "lateness": Section(
         "Lateness by the bridge and by lingering ticks",
         """\
-1,000 tasks come due at random instants of six seconds, and the time until each is claimed is measured. No task is
+1,000 tasks come due at random instants of five seconds, and the time until each is claimed is measured. No task is
 claimed before its due time. A machine that stalls adds its stalls.""",
-        at_one(lateness.figures),
+        at_both(lateness.figures),
     ),
     "schedules": Section(
         "Schedules",
