@@ -217,8 +217,8 @@ class Arena:
             yield process
 
     def drain(self, tasks: int) -> float:
-        """Wait while a worker that has just started works what waits: tasks a second, from the first settle on."""
-        until(lambda: self.left() < tasks, seconds=60, every=0.002)
+        """Wait while a worker that has just started works what waits: tasks a second, after a quarter for warming."""
+        until(lambda: self.left() <= tasks * 3 / 4, seconds=120, every=0.002)
         left, began = self.left(), time.perf_counter()
         self.until_drained()
         return left / (time.perf_counter() - began)
