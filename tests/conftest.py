@@ -20,7 +20,7 @@ import urllib3
 from duecourse.app import App
 from duecourse.ledger import script_calls
 from duecourse.ledger.connect import connect
-from duecourse.ledger.embedded import server as embedded_server
+from duecourse.ledger.embedded import in_process_redis as embedded_server
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger

@@ -10,7 +10,7 @@ from duecourse.app import App, Handler
 from duecourse.base.event_reader import check_tick
 from duecourse.base.metrics import TickLine, measure
 from duecourse.errors import InvalidInput, StoreMisused, StoreUnavailable, bounded
-from duecourse.ledger.operations import Away
+from duecourse.ledger.operation_types import Away
 from duecourse.ringing.tick import Survey, TickResult
 
 log = logging.getLogger("duecourse.poll_tick")

@@ -9,7 +9,7 @@ from duecourse.api.idempotency import GRACE_MS
 from duecourse.base.times import DAY_MS, format_instant
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.many_tasks import TaskFilter
-from duecourse.ledger.operations import KEPT_MS, KeyedRequest, SavedResponse
+from duecourse.ledger.operation_types import KEPT_MS, KeyedRequest, SavedResponse
 from duecourse.ledger.task import Ending, Shard, Status
 from duecourse.settings import Settings
 from tests.support.clock import HandClock

@@ -13,7 +13,7 @@ from duecourse.errors import StoreUnavailable
 from duecourse.guard.http_types import HttpAnswer, HttpRequest
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.many_tasks import TaskFilter
-from duecourse.ledger.operations import KeyedRequest, Lease, SavedResponse
+from duecourse.ledger.operation_types import KeyedRequest, Lease, SavedResponse
 from duecourse.ledger.schedule import backfill_id
 from duecourse.ledger.task import Ending, NewTask, Settlement, Shard, Task
 from duecourse.schedules.calendar import Calendar

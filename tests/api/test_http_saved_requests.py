@@ -9,7 +9,7 @@ import pytest
 from duecourse import errors
 from duecourse.base.times import format_instant
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Move
+from duecourse.ledger.operation_types import Move
 from duecourse.ledger.task import Shard, Status
 from tests.support.functions import cases, invoke, saved
 from tests.support.ledger import LEASE_MS, bring, claim_one, new

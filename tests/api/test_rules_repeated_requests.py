@@ -6,7 +6,16 @@ import pytest
 
 from duecourse.base.times import DAY_MS
 from duecourse.ledger.many_tasks import Act, Bulk
-from duecourse.ledger.operations import KEPT_MS, KeyedRequest, Lease, Move, Reply, RequestState, SavedResponse, Version
+from duecourse.ledger.operation_types import (
+    KEPT_MS,
+    KeyedRequest,
+    Lease,
+    Move,
+    Reply,
+    RequestState,
+    SavedResponse,
+    Version,
+)
 from duecourse.ledger.schedule import Every, Progress, Purge, Rule, Schedule
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Change, Ending, OnDuplicate, Status, Task

@@ -11,8 +11,8 @@ from duecourse.base.times import format_instant
 from duecourse.base.value_classes import as_dict
 from duecourse.client.client import Listed, Many
 from duecourse.errors import FieldError, Part
+from duecourse.ledger.api_query import Known, QueryState, QueryStatus
 from duecourse.ledger.many_tasks import Replayed
-from duecourse.ledger.query import Known, QueryState, QueryStatus
 from duecourse.ledger.queue import QueueSettings, QueueStatus, Rate, ShardStatus
 from duecourse.ledger.reminder import (
     Channel,

@@ -13,7 +13,7 @@ from duecourse.base.ids import new_id
 from duecourse.base.json_text import Json
 from duecourse.bridge import Bridge
 from duecourse.ledger.connect import connect
-from duecourse.ledger.operations import MAX_ADD
+from duecourse.ledger.operation_types import MAX_ADD
 from duecourse.ledger.redis_bells import RedisBells
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Done, NewTask, Task

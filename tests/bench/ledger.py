@@ -9,7 +9,7 @@ import redis
 
 from duecourse.base.ids import new_id
 from duecourse.ledger.connect import connect
-from duecourse.ledger.operations import MAX_ADD
+from duecourse.ledger.operation_types import MAX_ADD
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import DEFAULT_QUEUE, Done, Ending, NewTask, Settlement, Shard, Task

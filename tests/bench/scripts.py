@@ -8,7 +8,7 @@ import redis
 from duecourse.base.ids import new_id
 from duecourse.ledger.connect import connect
 from duecourse.ledger.many_tasks import TaskFilter
-from duecourse.ledger.operations import MAX_ADD, MAX_CLAIM, Lease, Move
+from duecourse.ledger.operation_types import MAX_ADD, MAX_CLAIM, Lease, Move
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.script_calls import load
 from duecourse.ledger.store.ledger import Ledger

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.embedded.leveldb import LevelDisk
-from duecourse.ledger.operations import MAX_ADD
+from duecourse.ledger.operation_types import MAX_ADD
 from duecourse.ledger.task import Ending, NewTask, Settlement, Shard
 from tests.bench.figures import HOUR_MS, PAYLOAD, ROUNDS, Figure, Rounds
 from tests.bench.ledger import BATCH

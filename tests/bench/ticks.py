@@ -7,7 +7,7 @@ from collections.abc import Callable
 import redis
 
 from duecourse.ledger.connect import connect
-from duecourse.ledger.operations import MAX_ADD
+from duecourse.ledger.operation_types import MAX_ADD
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import NewTask, Shard
 from duecourse.ringing.tick import Retention, Sweeper

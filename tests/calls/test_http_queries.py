@@ -7,7 +7,7 @@ import pytest
 
 from duecourse.errors import CallFailed, CallTimedOut, ResultsUnavailable
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Result
+from duecourse.ledger.operation_types import Result
 from duecourse.ledger.task import Status
 from duecourse.ledger.timeline import timeline
 from tests.support.clock import HandClock

@@ -17,8 +17,8 @@ import pytest
 from duecourse import Client
 from duecourse.app import PROCESS
 from duecourse.guard.http_client import GuardedHttpClient
+from duecourse.ledger.api_query import QueryState
 from duecourse.ledger.connect import connect
-from duecourse.ledger.query import QueryState
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Shard
 from duecourse.settings import Settings

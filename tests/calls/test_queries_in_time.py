@@ -3,9 +3,9 @@
 import pytest
 
 from duecourse.errors import ResultsUnavailable
+from duecourse.ledger.api_query import QueryState
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import PATIENCE_MS, Result
-from duecourse.ledger.query import QueryState
+from duecourse.ledger.operation_types import PATIENCE_MS, Result
 from duecourse.ledger.task import Done, Task
 from duecourse.queries.verbs import RESERVE_MS
 from duecourse.services.aws import BACKOFF_MS, CONNECT_MS, READ_MS, TABLE_ATTEMPTS

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.ledger.query import Query, queue_of
+from duecourse.ledger.api_query import Query, queue_of
 
 PAYLOAD = {"url": "https://api.example.com/reports/7", "method": "GET", "interval": "PT10S", "until": "ready"}
 QUERY = Query(PAYLOAD, 0)

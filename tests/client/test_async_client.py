@@ -19,7 +19,7 @@ from duecourse import (
     errors,
 )
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import AddReply
+from duecourse.ledger.operation_types import AddReply
 from duecourse.ledger.task import NewTask
 from tests.client.test_client import STANDUP
 from tests.support.ledger import stored_task

@@ -15,8 +15,8 @@ import duecourse
 from duecourse import Client, errors
 from duecourse.app import App
 from duecourse.client.typed_dicts import QueueFields
+from duecourse.ledger.api_query import Known, QueryState, queue_of
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.query import Known, QueryState, queue_of
 from duecourse.ledger.queue import SETTINGS, QueueSettings, Rate
 from duecourse.ledger.task import MAX_PAYLOAD_BYTES, AddResult, Done, DueTask, Ending, RetryPolicy, Shard, Status
 from duecourse.running.run import Runner

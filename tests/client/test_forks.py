@@ -45,6 +45,10 @@ def test_a_fork_beside_a_thread_that_builds_a_part_leaves_the_child_no_lock(redi
     assert forked("building", store=redis_server.url) == ["child", "0"]
 
 
+def test_a_forked_child_runs_async_handlers_on_a_loop_of_its_own() -> None:
+    assert forked("looping") == ["parent", "child", "0"]
+
+
 def test_a_forked_child_uses_its_parents_clients_on_connections_of_its_own(redis_server: RedisServer) -> None:
     told = forked("clients", redis_server.url)
     assert told == ["['child', 'child']", "0", "['child', 'child', 'parent']"]

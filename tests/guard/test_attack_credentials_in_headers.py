@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from duecourse.app import App
+from duecourse.ledger.api_query import queue_of
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.keys import keys_of
-from duecourse.ledger.query import queue_of
 from duecourse.ledger.task import Shard
 from duecourse.settings import Settings
 from duecourse_local.harness.options import LOOPBACK

@@ -24,7 +24,7 @@ from duecourse.guard.http_client import GuardedHttpClient
 from duecourse.guard.http_types import HttpAnswer, HttpRequest
 from duecourse.guard.seals import DataKey, hidden_in, strip_secrets
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Lease
+from duecourse.ledger.operation_types import Lease
 from duecourse.ledger.task import NewTask
 from duecourse.running.leases import UNCLEARED
 from duecourse.settings import Settings

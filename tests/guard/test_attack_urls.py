@@ -15,9 +15,9 @@ from duecourse.app import App
 from duecourse.client.client import Client
 from duecourse.errors import InvalidInput
 from duecourse.guard.http_client import GuardedHttpClient
+from duecourse.ledger.api_query import host_of
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.many_tasks import TaskFilter
-from duecourse.ledger.query import host_of
 from duecourse.ledger.task import Ending, Shard, Status, Task
 from tests.support.brokers import sqs_event
 from tests.support.connections import dialled

@@ -16,10 +16,10 @@ from duecourse.errors import InvalidInput, InvalidSettings, SealBroken, SealUnav
 from duecourse.guard import seals
 from duecourse.guard.cipher import LocalKey
 from duecourse.guard.seals import DataKey, Wrapping
+from duecourse.ledger.api_query import Query
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.keys import keys_of, seals_key
 from duecourse.ledger.many_tasks import TaskFilter
-from duecourse.ledger.query import Query
 from duecourse.ledger.task import Done, Ending, NewTask, OnDuplicate, Status, TaskMessage
 from duecourse.ledger.watched_keys import Pattern, Watch
 from duecourse.running.task_event import decode_tasks

@@ -16,7 +16,7 @@ from duecourse.ledger import script_calls
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import FIXED
 from duecourse.ledger.many_tasks import Act, Bulk
-from duecourse.ledger.operations import KeyedRequest, Move, UniqueCondition, Waited, WrappedKey
+from duecourse.ledger.operation_types import KeyedRequest, Move, UniqueCondition, Waited, WrappedKey
 from duecourse.ledger.schedule import Entry
 from duecourse.ledger.script_calls import READS, ServerTime, load, monotonic, verbs
 from duecourse.ledger.sharding import Sharding

@@ -10,7 +10,7 @@ from duecourse.base.times import DAY_MS
 from duecourse.errors import StoreMisused, TaskDamaged
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.layout import VERSION
-from duecourse.ledger.operations import Delivery, Move, Reply, Settled
+from duecourse.ledger.operation_types import Delivery, Move, Reply, Settled
 from duecourse.ledger.record import BEGUN, ENDED
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Status, Task

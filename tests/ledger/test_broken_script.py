@@ -10,7 +10,7 @@ from duecourse.errors import StoreMisused
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.maintenance import Mend
-from duecourse.ledger.operations import Move
+from duecourse.ledger.operation_types import Move
 from duecourse.ledger.store import base
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from duecourse.ledger.keys import keys_of
-from duecourse.ledger.operations import Delivery, Move, Reply
+from duecourse.ledger.operation_types import Delivery, Move, Reply
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, Status, Task
 from tests.support import redis_ledger

@@ -5,8 +5,8 @@ import random
 import pytest
 from redis.exceptions import ResponseError
 
+from duecourse.ledger.embedded.in_process_redis import Commands, EmbeddedRedis, Keyspace, Lua, Server
 from duecourse.ledger.embedded.ledger import SystemClock
-from duecourse.ledger.embedded.server import Commands, EmbeddedRedis, Keyspace, Lua, Server
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.script_calls import load
 from duecourse.ledger.task import Shard

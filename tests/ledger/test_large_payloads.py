@@ -11,7 +11,7 @@ from duecourse.errors import TaskDamaged
 from duecourse.ledger.connect import Client
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.many_tasks import TaskFilter
-from duecourse.ledger.operations import Move, Reply, Settled
+from duecourse.ledger.operation_types import Move, Reply, Settled
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Status, Task
 from tests.support import redis_ledger

@@ -11,9 +11,9 @@ import pytest
 
 from duecourse import open_ledger
 from duecourse.errors import OtherVersion, StoreInUse, StoreMisused, StoreUnavailable
+from duecourse.ledger.embedded.in_process_redis import ValueLocation
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.embedded.leveldb import LAYOUT, LAYOUT_KEY, LOCK, LevelDisk
-from duecourse.ledger.embedded.server import ValueLocation
 from duecourse.ledger.layout import VERSION
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import Ending, Status

@@ -15,7 +15,7 @@ from duecourse.base.json_text import dump_json
 from duecourse.ledger import script_codec as redis_wire
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.many_tasks import TaskFilter
-from duecourse.ledger.operations import Delivery, Lease, Move
+from duecourse.ledger.operation_types import Delivery, Lease, Move
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import POLICY, Ending, OnDuplicate, RetryPolicy, Run, Settlement, Task
 from tests.support import redis_ledger

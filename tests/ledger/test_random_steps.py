@@ -21,7 +21,7 @@ from duecourse.ledger.connect import connect
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.layout import INSIDE
 from duecourse.ledger.many_tasks import Act, Bulk
-from duecourse.ledger.operations import Delivery, Fired, Lease, Move, Outlook
+from duecourse.ledger.operation_types import Delivery, Fired, Lease, Move, Outlook
 from duecourse.ledger.schedule import (
     NEVER,
     Became,

@@ -10,7 +10,7 @@ import redis
 
 from duecourse.errors import InvalidInput, StoreMisused, StoreUnavailable
 from duecourse.ledger.connect import connect
-from duecourse.ledger.operations import MAX_ADD, AddReply, Reply
+from duecourse.ledger.operation_types import MAX_ADD, AddReply, Reply
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.adds import PIECE_AHEAD
 from duecourse.ledger.store.ledger import Ledger

@@ -22,7 +22,7 @@ from redis.exceptions import (
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger.connect import Login, NodePool, connect, node_of, open_client, primaries_of, refresh_slots
 from duecourse.ledger.keys import keys_of, shards_key
-from duecourse.ledger.operations import Reply
+from duecourse.ledger.operation_types import Reply
 from duecourse.ledger.script_calls import translate
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger

@@ -17,7 +17,7 @@ from duecourse.errors import Part, PartlyAdded, StoreFull, StoreUnavailable
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import FIXED, keys_of, ledger_key, made_key, makers_key, shards_key
 from duecourse.ledger.many_tasks import PagePosition, TaskFilter
-from duecourse.ledger.operations import MAX_ADD, MAX_CLAIM, KeyedRequest, Move, Reply, Settled
+from duecourse.ledger.operation_types import MAX_ADD, MAX_CLAIM, KeyedRequest, Move, Reply, Settled
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.script_calls import Request
 from duecourse.ledger.sharding import Sharding

@@ -13,7 +13,7 @@ from duecourse.ledger import redis_login
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.maintenance import Mend, Reshard
-from duecourse.ledger.operations import Settled
+from duecourse.ledger.operation_types import Settled
 from duecourse.ledger.redis_login import USER, Rights
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger

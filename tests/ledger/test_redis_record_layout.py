@@ -9,7 +9,7 @@ import redis
 
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.layout import INSIDE, VERSION
-from duecourse.ledger.operations import Move
+from duecourse.ledger.operation_types import Move
 from duecourse.ledger.record import ENTRY_HEAD, FRONT, unpack
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Action, Change, Ending, Entry, OnDuplicate, Task

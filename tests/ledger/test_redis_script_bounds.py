@@ -8,7 +8,7 @@ import redis
 
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.many_tasks import Deaths, TaskFilter
-from duecourse.ledger.operations import MAX_CLAIM, Move, Reply, Settled, UniqueCondition
+from duecourse.ledger.operation_types import MAX_CLAIM, Move, Reply, Settled, UniqueCondition
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.base import ScriptRunner

@@ -8,7 +8,7 @@ import pytest
 
 from duecourse.base.times import DAY_MS
 from duecourse.ledger.keys import keys_of
-from duecourse.ledger.operations import Fired, Move, Put
+from duecourse.ledger.operation_types import Fired, Move, Put
 from duecourse.ledger.schedule import (
     AT_ADD,
     NEVER,

@@ -8,7 +8,7 @@ from duecourse.ledger.connect import Client, connect
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.maintenance import Mend, Mended
-from duecourse.ledger.operations import Delivery, Move
+from duecourse.ledger.operation_types import Delivery, Move
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.base import LOOK_AT_EACH, ScriptRunner
 from duecourse.ledger.store.ledger import Ledger

@@ -21,7 +21,7 @@ from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.embedded.leveldb import LevelDisk
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.many_tasks import TaskFilter
-from duecourse.ledger.operations import Delivery, KeyedRequest, Lease, Move
+from duecourse.ledger.operation_types import Delivery, KeyedRequest, Lease, Move
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, RetryPolicy

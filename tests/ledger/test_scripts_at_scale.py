@@ -14,7 +14,7 @@ from duecourse.ledger import script_calls
 from duecourse.ledger.keys import deployed_key, keys_of, made_key, makers_key, shards_key
 from duecourse.ledger.maintenance import Mend
 from duecourse.ledger.many_tasks import Act, Bulk, Deaths, TaskFilter
-from duecourse.ledger.operations import FORGET_MS, MAX_ADD, MAX_CLAIM, Delivery, Move
+from duecourse.ledger.operation_types import FORGET_MS, MAX_ADD, MAX_CLAIM, Delivery, Move
 from duecourse.ledger.schedule import Progress
 from duecourse.ledger.script_calls import load
 from duecourse.ledger.store.ledger import Ledger

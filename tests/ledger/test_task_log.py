@@ -6,10 +6,10 @@ import pytest
 
 from duecourse import open_ledger
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Delivery, Move
+from duecourse.ledger.operation_types import Delivery, Move
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy
-from duecourse.ledger.task_log import LOGGER, MOST, TaskLog
+from duecourse.ledger.task_log_lines import LOGGER, MOST, TaskLog
 from duecourse.settings import parse
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, claim, ending, lease_of, new

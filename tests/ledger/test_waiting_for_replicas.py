@@ -10,11 +10,11 @@ import pytest
 
 from duecourse.base.times import DAY_MS
 from duecourse.errors import StoreUnavailable
+from duecourse.ledger.api_query import queue_of
 from duecourse.ledger.connect import Client, connect
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.many_tasks import Act, Bulk
-from duecourse.ledger.operations import KeyedRequest, KeyedTry, Put, UniqueCondition, WrappedKey
-from duecourse.ledger.query import queue_of
+from duecourse.ledger.operation_types import KeyedRequest, KeyedTry, Put, UniqueCondition, WrappedKey
 from duecourse.ledger.reminder import QUEUE, Channel, Recipient, Reminder, Series
 from duecourse.ledger.schedule import RRule, Rule, occurrence_id
 from duecourse.ledger.store.ledger import Ledger

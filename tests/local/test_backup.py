@@ -14,7 +14,7 @@ import redis
 from duecourse.errors import InvalidInput
 from duecourse.ledger.keys import keys_of, seals_key
 from duecourse.ledger.layout import VERSION
-from duecourse.ledger.operations import Delivery, Reply, Settled, WrappedKey
+from duecourse.ledger.operation_types import Delivery, Reply, Settled, WrappedKey
 from duecourse.ledger.queue import QueueSettings, Rate
 from duecourse.ledger.record import HEAD as RECORD
 from duecourse.ledger.reminder import QUEUE, Channel, Recipient, Reminder

@@ -18,7 +18,7 @@ import pytest
 import redis
 import urllib3
 
-from duecourse.ledger.operations import Move
+from duecourse.ledger.operation_types import Move
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import NewTask

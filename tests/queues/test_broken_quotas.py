@@ -13,7 +13,7 @@ import redis
 from duecourse.errors import StoreUnavailable
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.maintenance import Reshard
-from duecourse.ledger.operations import Reply
+from duecourse.ledger.operation_types import Reply
 from duecourse.ledger.queue import Quotas, quotas_text
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger

@@ -8,7 +8,7 @@ import redis
 
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger.keys import keys_of, leaving_key
-from duecourse.ledger.operations import FORGET_MS, Reply, Swept
+from duecourse.ledger.operation_types import FORGET_MS, Reply, Swept
 from duecourse.ledger.queue import QueueSettings, Rate
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.base import ScriptRunner

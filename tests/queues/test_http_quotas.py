@@ -7,7 +7,7 @@ import pytest
 
 from duecourse import Client, errors
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import FORGET_MS
+from duecourse.ledger.operation_types import FORGET_MS
 from duecourse.ledger.task import Ending, Shard
 from duecourse.settings import Settings
 from duecourse_local.harness.environment import TENANTS

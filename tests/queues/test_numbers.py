@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from duecourse.errors import StoreMisused
-from duecourse.ledger.operations import MAX_ADD
+from duecourse.ledger.operation_types import MAX_ADD
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Settlement

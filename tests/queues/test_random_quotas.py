@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.layout import INSIDE
-from duecourse.ledger.operations import Delivery, Move
+from duecourse.ledger.operation_types import Delivery, Move
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, RetryPolicy, Task
 from tests.support import redis_ledger

@@ -17,7 +17,7 @@ from duecourse.ledger.keys import keys_of
 from duecourse.ledger.layout import VERSION
 from duecourse.ledger.maintenance import BATCH, Reshard, Scan
 from duecourse.ledger.many_tasks import TaskFilter
-from duecourse.ledger.operations import Move
+from duecourse.ledger.operation_types import Move
 from duecourse.ledger.script_calls import Scripts
 from duecourse.ledger.script_codec import MAX_PIECE_BYTES
 from duecourse.ledger.sharding import Sharding

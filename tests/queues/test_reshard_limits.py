@@ -8,7 +8,7 @@ from duecourse.errors import StoreMisused
 from duecourse.ledger.connect import Client
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.maintenance import Reshard
-from duecourse.ledger.operations import Reply
+from duecourse.ledger.operation_types import Reply
 from duecourse.ledger.queue import QueueSettings, Rate
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from duecourse.ledger.operations import MAX_ADD
+from duecourse.ledger.operation_types import MAX_ADD
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending
 from tests.support.clock import HandClock

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from duecourse.ledger.many_tasks import TaskFilter
-from duecourse.ledger.operations import Delivery, Move
+from duecourse.ledger.operation_types import Delivery, Move
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Status, Task
 from tests.support.clock import HandClock

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from duecourse.ledger.operations import Move
+from duecourse.ledger.operation_types import Move
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Task

@@ -1,6 +1,6 @@
 """One tenant's part of a queue in numbers: its own, whatever the others have."""
 
-from duecourse.ledger.operations import LOOKED_AT, Move
+from duecourse.ledger.operation_types import LOOKED_AT, Move
 from duecourse.ledger.queue import QueueSettings, Stats
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import BY_LENGTH, Ending, Shard

@@ -3,7 +3,7 @@
 import pytest
 
 from duecourse.errors import QuotaExceeded
-from duecourse.ledger.operations import FORGET_MS, Reply
+from duecourse.ledger.operation_types import FORGET_MS, Reply
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import NewTask
 from tests.support.clock import HandClock

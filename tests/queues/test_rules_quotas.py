@@ -7,7 +7,7 @@ import pytest
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.layout import INSIDE
 from duecourse.ledger.many_tasks import Act, Bulk
-from duecourse.ledger.operations import FORGET_MS, AddReply, Move, Reply, UniqueCondition
+from duecourse.ledger.operation_types import FORGET_MS, AddReply, Move, Reply, UniqueCondition
 from duecourse.ledger.queue import Quotas, quotas_text
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger

@@ -7,7 +7,7 @@ import pytest
 
 from duecourse.base.value_classes import as_dict
 from duecourse.errors import InvalidInput
-from duecourse.ledger.operations import FORGET_MS
+from duecourse.ledger.operation_types import FORGET_MS
 from duecourse.ledger.queue import DEFAULT_PRIORITY, QueueChanges, QueueSettings, Rate, quantile
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger

@@ -4,7 +4,7 @@ from zlib import crc32
 
 import pytest
 
-from duecourse.ledger.operations import Move, Reply, Settled, UniqueCondition
+from duecourse.ledger.operation_types import Move, Reply, Settled, UniqueCondition
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, Shard, Status

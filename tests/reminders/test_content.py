@@ -10,7 +10,7 @@ from duecourse.app import App
 from duecourse.base.masking import MASK
 from duecourse.errors import BeyondQuota, InvalidInput, QuotaExceeded, SendRejected, StoreUnavailable
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import AddReply, UniqueCondition
+from duecourse.ledger.operation_types import AddReply, UniqueCondition
 from duecourse.ledger.reminder import CONTENT, QUEUE, Channel, Recipient, Reminder
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import NewTask, Status, Task

@@ -8,7 +8,7 @@ import pytest
 
 from duecourse import errors
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Move, Reply
+from duecourse.ledger.operation_types import Move, Reply
 from duecourse.ledger.reminder import QUEUE, Channel, Recipient, Reminder, Shown
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import DEFAULT_TENANT, DueTask, Ending, Settlement, Shard, Status, Task

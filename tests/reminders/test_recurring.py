@@ -9,7 +9,7 @@ from duecourse import errors
 from duecourse.base.json_text import dump_json
 from duecourse.base.times import DAY_MS, parse_instant
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import KeyedTry
+from duecourse.ledger.operation_types import KeyedTry
 from duecourse.ledger.reminder import (
     AHEAD_MS,
     QUEUE,

@@ -143,15 +143,18 @@ MAY_USE = {
 
 CATCH_ALLS = {
     "layers/core/duecourse/ringing/listener.py": 1,
-    "layers/core/duecourse/running/threads.py": 1,
-    "layers/core/duecourse/running/run.py": 1,
+    "layers/core/duecourse/running/event_loop.py": 2,
+    "layers/core/duecourse/running/threads.py": 2,
+    "layers/core/duecourse/running/run.py": 2,
     "layers/core/duecourse/running/targets.py": 1,
     "local/duecourse_local/harness/stack.py": 1,
     "local/duecourse_local/harness/threads.py": 1,
 }
 """Where any exception at all is stopped: around a handler and a piece of a drain; where a thread hands over its own.
 
-Nobody waits for the thread that listens, so its errors are logged and end its subscription."""
+Nobody waits for the thread that listens, so its errors are logged and end its subscription. A handler and a piece of a
+drain run on a thread or on the event loop, each in a place of its own. The loop hands the errors of a run to the thread
+that waits for it, and goes on after an exit that a handler's own task asks for."""
 
 LIGHT = (
     "duecourse",
@@ -244,7 +247,7 @@ CONTRACTS = (
     "guard.call_credentials",
     "guard.http_types",
     "ledger.bells",
-    "ledger.operations",
+    "ledger.operation_types",
     "ledger.schedule",
     "reminders.send",
     "running.task_event",
@@ -336,9 +339,9 @@ def test_importing_a_function_opens_nothing_reads_no_setting_and_leaves_what_is_
 
 
 @pytest.mark.parametrize("name", ["on_expired", "poll_tick", "on_undelivered", "send_reminder"])
-def test_a_function_that_takes_no_requests_starts_without_pydantic(name: str) -> None:
+def test_a_function_that_takes_no_requests_starts_without_pydantic_and_asyncio(name: str) -> None:
     loaded = {module.split(".")[0] for module in imported(["app"], path=str(ROOT / "functions" / name))["loaded"]}
-    assert loaded.isdisjoint({"pydantic", "pydantic_core"})
+    assert loaded.isdisjoint({"pydantic", "pydantic_core", "asyncio"})
 
 
 def test_the_api_starts_with_the_routes_of_tasks_alone() -> None:

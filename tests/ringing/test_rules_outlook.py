@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.ledger.operations import Delivery, Move, Outlook
+from duecourse.ledger.operation_types import Delivery, Move, Outlook
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Shard
 from tests.support.clock import HandClock

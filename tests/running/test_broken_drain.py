@@ -8,7 +8,7 @@ import pytest
 
 from duecourse.errors import StoreUnavailable
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Claim, Settled
+from duecourse.ledger.operation_types import Claim, Settled
 from duecourse.ledger.task import Ending, Settlement, Shard, Status, Task
 from duecourse.running import drain
 from duecourse.running.drain import TimeoutLeases

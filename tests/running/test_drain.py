@@ -13,7 +13,7 @@ import pytest
 
 from duecourse.errors import InvocationRejected, StoreMisused, StoreUnavailable, WrongShards
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Claim, Lease, Move, Settled
+from duecourse.ledger.operation_types import Claim, Lease, Move, Settled
 from duecourse.ledger.task import Again, Done, Drop, Outcome, Retry, Settlement, Shard, Status, Task
 from duecourse.running.drain import Drained
 from duecourse.schedules.firing import Firer

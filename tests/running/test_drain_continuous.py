@@ -13,7 +13,7 @@ import pytest
 
 from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable, WrongShards
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Settled
+from duecourse.ledger.operation_types import Settled
 from duecourse.ledger.task import Done, Settlement, Shard, Status, Task, Trigger
 from duecourse.running import drain as flow
 from duecourse.running.drain import REST, ContinuousDrain, DrainState

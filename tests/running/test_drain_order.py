@@ -11,7 +11,7 @@ import pytest
 
 from duecourse.errors import StoreUnavailable, WrongShards
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Claim, Lease, Settled
+from duecourse.ledger.operation_types import Claim, Lease, Settled
 from duecourse.ledger.task import Done, Outcome, Retry, RetryPolicy, Settlement, Shard, Task
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, ample, engine

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from duecourse import Done, Drop, Kind, Retry, Task, errors, extend, save, task_handler
+from duecourse import Done, Drop, Kind, Retry, Task, extend, save, task_handler
 from duecourse.errors import InvalidInput, StoreUnavailable
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.records import Warmth
 from duecourse.ledger.task import GRACE_MS, Status
 from duecourse.running.task_event import tasks_event
+from duecourse.testing import make_task, run
 from tests.support.clock import HandClock
 from tests.support.engine import Table
 from tests.support.functions import Context
@@ -197,14 +198,10 @@ class Awaited:
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
-        (awaited, "awaited is an async function"),
-        (streamed, "streamed is an async function"),
+        (streamed, "streamed is a generator"),
         (stepwise, "stepwise is a generator"),
-        (functools.partial(awaited), "awaited is an async function"),
         (functools.partial(functools.partial(stepwise)), "stepwise is a generator"),
-        (Awaited(), "Awaited is an async function"),
-        (Awaited().method, "method is an async function"),
-        (functools.partial(Awaited()), "Awaited is an async function"),
+        (functools.partial(streamed), "streamed is a generator"),
         ("report", "'report' is no function"),
     ],
 )
@@ -216,9 +213,17 @@ def test_a_function_that_runs_no_task_when_called_is_no_handler(function: Any, p
             assert Path(__file__).name in str(rejected.value)
 
 
-def test_the_error_of_an_async_handler_says_what_to_write() -> None:
-    with pytest.raises(errors.InvalidHandler, match=r"write a plain def that calls asyncio\.run\(…\)"):
-        task_handler(awaited)
+@pytest.mark.parametrize(
+    "function",
+    [awaited, functools.partial(awaited), Awaited(), Awaited().method, functools.partial(Awaited())],
+    ids=["function", "partial", "object", "method", "partial of an object"],
+)
+def test_a_function_that_is_to_be_awaited_is_a_handler(function: Any) -> None:
+    for make in (task_handler, task_handler(kind="report"), Kind("report", payload=dict).handler):
+        made = make(function)
+        assert made.run_async
+        assert run(made, make_task()).outcome == Done()
+    assert task_handler(lambda _task: None).run_async is None
 
 
 def test_a_plain_function_that_calls_an_async_one_is_a_handler() -> None:

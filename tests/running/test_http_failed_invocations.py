@@ -9,7 +9,7 @@ import pytest
 from duecourse import task_handler
 from duecourse.errors import InvalidInput, StoreUnavailable
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Delivery, Settled
+from duecourse.ledger.operation_types import Delivery, Settled
 from duecourse.ledger.task import Ending, Run, Settlement, Shard, Status, Task, begin_nonce
 from duecourse.running.task_event import tasks_event
 from tests.support.clock import HandClock

@@ -8,7 +8,7 @@ import pytest
 
 from duecourse.base.times import format_instant
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Delivery
+from duecourse.ledger.operation_types import Delivery
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import MAX_RESULT_BYTES, MAX_STATE_BYTES, Shard, Status, Task
 from tests.support.clock import HandClock

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from duecourse.ledger.operations import MAX_CLAIM, Claim, Settled
+from duecourse.ledger.operation_types import MAX_CLAIM, Claim, Settled
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Shard, Status
 from tests.support.clock import HandClock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.ledger.operations import Settled
+from duecourse.ledger.operation_types import Settled
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Status
 from tests.support.clock import HandClock

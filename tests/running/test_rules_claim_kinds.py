@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from duecourse.ledger.operations import Claim, Delivery, Move
+from duecourse.ledger.operation_types import Claim, Delivery, Move
 from duecourse.ledger.queue import ThrottleReason
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Status, Task

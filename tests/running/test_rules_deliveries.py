@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.ledger.operations import Begun, Claim, Delivery, Lease, Move, Reply, Settled
+from duecourse.ledger.operation_types import Begun, Claim, Delivery, Lease, Move, Reply, Settled
 from duecourse.ledger.queue import ThrottleReason
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, RetryPolicy, Run, Status, Task

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from duecourse.ledger.operations import Claim, Delivery, Lease, Swept
+from duecourse.ledger.operation_types import Claim, Delivery, Lease, Swept
 from duecourse.ledger.queue import SLOT_MS, SLOTS
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, RetryPolicy, Status

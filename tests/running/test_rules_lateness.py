@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.ledger.operations import Delivery, Settled
+from duecourse.ledger.operation_types import Delivery, Settled
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Task
 from tests.support.clock import HandClock

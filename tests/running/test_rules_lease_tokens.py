@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import MAX_CLAIM, Begun, Delivery, Lease, Settled
+from duecourse.ledger.operation_types import MAX_CLAIM, Begun, Delivery, Lease, Settled
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import DEFAULT_QUEUE, FENCE_DIGITS, Ending, Settlement, Status, Task
 from tests.support.clock import HandClock

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from duecourse.ledger.operations import Settled
+from duecourse.ledger.operation_types import Settled
 from duecourse.ledger.queue import QueueChanges, Rate
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Status, Trigger

@@ -12,7 +12,7 @@ import pytest
 from awslambdaric.lambda_runtime_log_utils import JsonFormatter
 
 from duecourse.errors import CallFailed, Crowded, DuecourseError, SecretUnavailable, StoreMisused, StoreUnavailable
-from duecourse.ledger.operations import Results
+from duecourse.ledger.operation_types import Results
 from duecourse.ledger.task import (
     DETAIL_LENGTH,
     MAX_RESULT_BYTES,

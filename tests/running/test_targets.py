@@ -9,7 +9,7 @@ import pytest
 
 from duecourse.errors import DuecourseError, InvocationRejected, PublishRejected, StoreMisused, StoreUnavailable
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Delivery, Settled
+from duecourse.ledger.operation_types import Delivery, Settled
 from duecourse.ledger.task import MAX_PAYLOAD_BYTES, MAX_STATE_BYTES, Ending, RetryPolicy, Run, Status, Task
 from duecourse.running.drain import Drainer, Limits
 from duecourse.running.targets import MAX_BYTES, Targets

@@ -9,7 +9,7 @@ import pytest
 
 from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Begun, Delivery, Lease, Settled
+from duecourse.ledger.operation_types import Begun, Delivery, Lease, Settled
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import (
     GRACE_MS,

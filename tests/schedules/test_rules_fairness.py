@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from duecourse.errors import QuotaExceeded
-from duecourse.ledger.operations import Fired, Put
+from duecourse.ledger.operation_types import Fired, Put
 from duecourse.ledger.queue import Quotas, quotas_text
 from duecourse.ledger.schedule import NEVER, Became, Every, Firing, Missed, Overlap, Purge, Purged, Rule, backfill_id
 from duecourse.ledger.sharding import Sharding

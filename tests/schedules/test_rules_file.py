@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duecourse.errors import FieldError, InvalidInput, QuotaExceeded
-from duecourse.ledger.operations import Put
+from duecourse.ledger.operation_types import Put
 from duecourse.ledger.schedule import (
     AT_ADD,
     Cron,

@@ -9,7 +9,7 @@ import pytest
 from duecourse import errors
 from duecourse.app import App, Parts
 from duecourse.base.times import parse_instant
-from duecourse.ledger.operations import Fired
+from duecourse.ledger.operation_types import Fired
 from duecourse.ledger.schedule import (
     Cron,
     Every,

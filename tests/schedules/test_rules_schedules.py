@@ -9,7 +9,7 @@ import pytest
 from duecourse.client.client import Client
 from duecourse.errors import BeyondQuota, InvalidInput, QuotaExceeded, ScheduleExists
 from duecourse.ledger.many_tasks import Act, Bulk, TaskFilter
-from duecourse.ledger.operations import Delivery, Fired, Move, Put, Reply, UniqueCondition
+from duecourse.ledger.operation_types import Delivery, Fired, Move, Put, Reply, UniqueCondition
 from duecourse.ledger.queue import Quotas, Rate, quotas_text
 from duecourse.ledger.schedule import (
     NEVER,

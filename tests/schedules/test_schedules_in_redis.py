@@ -13,7 +13,7 @@ from duecourse.errors import QuotaExceeded, StoreUnavailable, TaskDamaged
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.maintenance import Mend, Mended, Reshard
-from duecourse.ledger.operations import Fired, Put
+from duecourse.ledger.operation_types import Fired, Put
 from duecourse.ledger.record import stored_schedule
 from duecourse.ledger.schedule import (
     NEVER,

@@ -16,7 +16,7 @@ from botocore.session import get_session
 from moto import mock_aws
 
 from duecourse.errors import InvocationRejected, ResultsUnavailable
-from duecourse.ledger.operations import PATIENCE_MS, Result
+from duecourse.ledger.operation_types import PATIENCE_MS, Result
 from duecourse.ledger.task import Task
 from duecourse.services.aws import DynamoDbResults, LambdaInvoker
 from tests.support.http_server import ReceivedRequest, Reply, Server, answering

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from duecourse.api.authorization import Role
-from duecourse.ledger.operations import Delivery
-from duecourse.ledger.query import Query, queue_of
+from duecourse.ledger.api_query import Query, queue_of
+from duecourse.ledger.operation_types import Delivery
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, Settlement, Shard, Task
 from duecourse_local.harness.aws.account import ACCOUNT

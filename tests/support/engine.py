@@ -10,7 +10,7 @@ from typing import NamedTuple
 from duecourse.base.json_text import Json
 from duecourse.errors import InvocationRejected, ResultsUnavailable
 from duecourse.ledger import schedule
-from duecourse.ledger.operations import Result, Results
+from duecourse.ledger.operation_types import Result, Results
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Shard, Task
 from duecourse.running.drain import Drainer, Fire, Limits

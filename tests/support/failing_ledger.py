@@ -6,7 +6,7 @@ from typing import Any
 
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Away, Claim, Outlook, Swept, answered
+from duecourse.ledger.operation_types import Away, Claim, Outlook, Swept, answered
 from duecourse.ledger.queue import Stats
 from duecourse.ledger.task import Shard
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from duecourse import Done, Task
 from duecourse.app import PROCESS
 from duecourse.base.cpu_turns import Turns
 from duecourse.client.async_client import AsyncClient
@@ -24,6 +25,7 @@ from duecourse.guard.signing_secrets import Secrets
 from duecourse.ledger.connect import connect, execute
 from duecourse.services.aws import DynamoDbResults, make_client
 from duecourse.services.secrets import ManagedCredentials, ManagedSecret, SigningSecrets
+from duecourse.testing import make_task, run
 
 CHILDREN, THREADS, EACH = 3, 4, 40
 FORKS = 5
@@ -104,6 +106,21 @@ def awaiting(url: str) -> None:
     tell(asyncio.run(add("parent")))
     tell(child(lambda: asyncio.run(add("child"))))
     tell(asyncio.run(add("after")))
+
+
+def looping() -> None:
+    """A child runs an async handler, as its parent did before: the thread of the parent's loop is not there."""
+
+    async def handler(task: Task) -> Done:
+        return Done(task.id)
+
+    def result(id: str) -> object:
+        outcome = run(handler, make_task(id=id)).outcome
+        assert isinstance(outcome, Done)
+        return outcome.result
+
+    tell(result("parent"))
+    tell(child(lambda: result("child")))
 
 
 def waiting(url: str) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from duecourse.ledger.many_tasks import Act, Bulk
-from duecourse.ledger.operations import Move, Reply, Settled
+from duecourse.ledger.operation_types import Move, Reply, Settled
 from duecourse.ledger.queue import SLOT_MS, SLOTS, QueueSettings, Stats
 from duecourse.ledger.schedule import NEVER
 from duecourse.ledger.task import (

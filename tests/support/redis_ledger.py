@@ -5,7 +5,7 @@ from collections import Counter
 
 from duecourse.base.ids import MARK
 from duecourse.ledger.connect import Client
-from duecourse.ledger.embedded.server import EmbeddedRedis
+from duecourse.ledger.embedded.in_process_redis import EmbeddedRedis
 from duecourse.ledger.keys import Keys, keys_of
 from duecourse.ledger.layout import COUNTED, INSIDE, OCCURRENCE
 from duecourse.ledger.record import body_field, unpack

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from duecourse.ledger.operations import Fired, Put
+from duecourse.ledger.operation_types import Fired, Put
 from duecourse.ledger.schedule import (
     NEVER,
     Became,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from duecourse.ledger.operations import Fired, Move, Put, Reply
+from duecourse.ledger.operation_types import Fired, Move, Put, Reply
 from duecourse.ledger.queue import Stats
 from duecourse.ledger.schedule import NEVER, Became, Occurrence, Overlap, Progress, Schedule
 from duecourse.ledger.task import NewTask, Status

@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 import pytest
 
 from duecourse.ledger.connect import connect
+from duecourse.ledger.embedded.in_process_redis import number
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.embedded.server import number
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger
 from tests.support import redis_ledger

@@ -1,6 +1,7 @@
 """Workers as their users start them: `python -m duecourse.worker`, with the handlers of a test's folder."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import urllib3
 
+from duecourse.worker.child import Board
 from tests.support.drainer import ENVIRONMENT
 from tests.support.project import ROOT
 
@@ -78,3 +80,9 @@ def working(
             yield Worker(process, said)
         finally:
             process.kill()
+
+
+def board_of(pid: int) -> Board:
+    """The board of a worker's process, as its parent sees it."""
+    files = Path(f"/proc/{pid}/fd").iterdir()
+    return Board(os.open(next(file for file in files if "duecourse-worker" in os.readlink(file)), os.O_RDWR))

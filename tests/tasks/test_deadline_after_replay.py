@@ -2,9 +2,9 @@
 
 import pytest
 
+from duecourse.ledger.api_query import DEADLINE_MS, QueryState
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.many_tasks import Replay
-from duecourse.ledger.query import DEADLINE_MS, QueryState
 from duecourse.ledger.task import DEADLINES_MS, Again, Ending, Shard, Status, Task
 from duecourse.tasks.kinds import OwnKinds
 from duecourse.tasks.verbs import Tasks

@@ -8,7 +8,7 @@ import pytest
 
 from duecourse.base.times import format_instant
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Move
+from duecourse.ledger.operation_types import Move
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.task import Ending, Trigger
 from tests.support.clock import HandClock

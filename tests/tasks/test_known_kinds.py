@@ -7,7 +7,7 @@ import pytest
 
 from duecourse import Client, errors
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Deployed
+from duecourse.ledger.operation_types import Deployed
 from duecourse.open_ledger import StoreLocation
 from duecourse.settings import Settings
 from duecourse.tasks.kinds import SETTLED_S, TRUSTED_S, DeploymentReader, LedgerKinds, OwnKinds

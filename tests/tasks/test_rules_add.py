@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.ledger.operations import MAX_ADD, AddReply, Reply, Settled, UniqueCondition
+from duecourse.ledger.operation_types import MAX_ADD, AddReply, Reply, Settled, UniqueCondition
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Change, Ending, NewTask, OnDuplicate, RetryPolicy, Shard, Status, Task
 from tests.support.clock import HandClock

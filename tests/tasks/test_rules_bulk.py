@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from duecourse.ledger.many_tasks import MAX_BULK, Act, Bulk, BulkProgress
-from duecourse.ledger.operations import Reply, Settled
+from duecourse.ledger.operation_types import Reply, Settled
 from duecourse.ledger.store import tasks as steps
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Action, Ending, Shard, Status

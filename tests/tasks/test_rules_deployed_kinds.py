@@ -1,6 +1,6 @@
 """The record of deployments in every store: each writes its own, and what none writes any more passes away."""
 
-from duecourse.ledger.operations import Deployed
+from duecourse.ledger.operation_types import Deployed
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.store.records import DEPLOYMENT_KEPT_MS, DEPLOYMENT_RENEWED_MS
 from tests.support.clock import START, HandClock

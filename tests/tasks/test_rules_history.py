@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.ledger.operations import Move, Settled
+from duecourse.ledger.operation_types import Move, Settled
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import (
     BY_LENGTH,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from duecourse.ledger.operations import Move, Reply, Settled
+from duecourse.ledger.operation_types import Move, Reply, Settled
 from duecourse.ledger.queue import QueueSettings
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, RetryPolicy, Status

@@ -3,7 +3,7 @@
 import pytest
 
 from duecourse.ledger.many_tasks import MAX_PAGE, Page, PagePosition, TaskFilter
-from duecourse.ledger.operations import Move
+from duecourse.ledger.operation_types import Move
 from duecourse.ledger.store import tasks as group_steps
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Status, Task

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from duecourse.ledger.operations import AddReply, Reply
+from duecourse.ledger.operation_types import AddReply, Reply
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Apart, Ending, NewTask, OnDuplicate
 from tests.support.clock import HandClock

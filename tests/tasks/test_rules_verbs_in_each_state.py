@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.ledger.operations import Move, Reply
+from duecourse.ledger.operation_types import Move, Reply
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import OnDuplicate
 from tests.support.clock import HandClock

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from duecourse.ledger.many_tasks import Act, Bulk
-from duecourse.ledger.operations import Delivery, EndListener, Move, Waited
+from duecourse.ledger.operation_types import Delivery, EndListener, Move, Waited
 from duecourse.ledger.schedule import Overlap
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, Shard, Status

@@ -4,7 +4,7 @@ import pytest
 
 from duecourse import errors
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Move, Result
+from duecourse.ledger.operation_types import Move, Result
 from duecourse.ledger.task import Ending, Status, Task
 from duecourse.tasks.kinds import OwnKinds
 from duecourse.tasks.verbs import REJECTIONS, Tasks

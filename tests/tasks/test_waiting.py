@@ -10,7 +10,7 @@ import pytest
 from duecourse import AsyncClient, Client, errors
 from duecourse.app import App
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations import Waited
+from duecourse.ledger.operation_types import Waited
 from duecourse.ledger.task import Ending, OnDuplicate, Status, Task
 from duecourse.settings import Settings
 from duecourse.tasks import waiting as waits

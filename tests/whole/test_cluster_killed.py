@@ -14,7 +14,7 @@ from redis.crc import key_slot
 from duecourse.errors import InvocationRejected, StoreUnavailable
 from duecourse.ledger.connect import connect, node_of
 from duecourse.ledger.keys import keys_of, shards_key
-from duecourse.ledger.operations import Reply
+from duecourse.ledger.operation_types import Reply
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import NewTask, Shard, Task

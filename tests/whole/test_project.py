@@ -8,7 +8,7 @@ import pytest
 import urllib3
 
 from duecourse.ledger import script_calls
-from duecourse.ledger.embedded.server import LIBRARIES
+from duecourse.ledger.embedded.in_process_redis import LIBRARIES
 from duecourse_local.harness.intrinsics import Addresses
 from duecourse_local.harness.options import PARAMETERS
 from duecourse_local.harness.template import Template

@@ -21,19 +21,20 @@ from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.layout import AHEAD
 from duecourse.ledger.many_tasks import TaskFilter
-from duecourse.ledger.operations import Move
+from duecourse.ledger.operation_types import Move
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import NewTask, RetryPolicy, Run, Shard, Status, Task
+from duecourse.running.event_loop import ASYNC_PARALLEL
 from duecourse.running.leases import LeaseState
 from duecourse.settings import Settings
 from duecourse.task_handlers import task_handler
-from duecourse.worker.child import Board, size_of
+from duecourse.worker.child import size_of
 from tests.support import redis_ledger
 from tests.support.http_server import Reply, answering
 from tests.support.matrix import LENGTHY, MATRIX, in_turn
 from tests.support.redis_server import FLOOR, RedisServer, need
 from tests.support.wait import until
-from tests.support.workers import HANDLERS, command, environment, working
+from tests.support.workers import HANDLERS, board_of, command, environment, working
 
 pytestmark = pytest.mark.slow
 
@@ -89,12 +90,6 @@ def runs_of(server: RedisServer, id: str) -> int:
 
 def begun(server: RedisServer, *runs: str) -> None:
     until(lambda: set(runs) <= set(ran(server)), every=0.02, seconds=90)
-
-
-def board_of(pid: int) -> Board:
-    """The board of a worker's process, as its parent sees it."""
-    files = Path(f"/proc/{pid}/fd").iterdir()
-    return Board(os.open(next(file for file in files if "duecourse-worker" in os.readlink(file)), os.O_RDWR))
 
 
 def open_gate(server: RedisServer, id: str) -> None:
@@ -531,7 +526,7 @@ def test_its_processes_end_with_a_parent_that_is_killed(server: RedisServer, log
         (("--import", "unnamed"), {}, "unnamed.handler: names no kind: write @task_handler(kind="),
         (("--import", "kinds", "--import", "twice"), {}, "twice.other: names the kind work, as another handler does"),
         (("--import", "json"), {}, "--import json: has no handler"),
-        (("--import", "awaited"), {}, "awaited.py, line 6: report is an async function: write a plain def"),
+        (("--import", "streamed"), {}, "streamed.py, line 8: report is a generator: return one outcome"),
         (("--import", "kinds", "--processes", "0"), {}, "--processes: must be 1 to 64, not 0"),
         (("--import", "kinds", "--store", "memory://"), {}, "DUECOURSE_STORE: must be a Redis"),
         (("--import", "kinds"), {"STORE": ""}, "--store: is required: give --store URL, set DUECOURSE_STORE, or"),
@@ -554,9 +549,16 @@ def test_a_handler_may_have_a_process_run_one_task_at_a_time() -> None:
     def handler(_task: Task) -> None:
         """Do nothing."""
 
+    async def handler_async(_task: Task) -> None:
+        """Never run."""
+
     app = App(Settings(parallel=8))
     free, one = task_handler(kind="a")(handler), task_handler(kind="b", parallel=1)(handler)
+    awaited, few = task_handler(kind="c")(handler_async), task_handler(kind="d", parallel=3)(handler_async)
     assert (size_of(app, {"a": free}), size_of(app, {"a": free, "b": one})) == (8, 1)
+    assert (size_of(app, {"c": awaited}), size_of(app, {"c": awaited, "d": few})) == (ASYNC_PARALLEL, 3)
+    assert size_of(app, {"a": free, "c": awaited}) == 8
+    assert (size_of(app, {"c": awaited}, 20), size_of(app, {"a": free}, 20)) == (20, 20)
 
 
 def test_the_command_is_the_same_worker(ledger: Ledger, server: RedisServer, log: Path) -> None:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
         ScheduleClient,
     )
     from duecourse.client.typed_kinds import AsyncKind, Kind
+    from duecourse.ledger.api_query import Known, QueryState, QueryStatus
     from duecourse.ledger.many_tasks import DeadGroup, Replayed
-    from duecourse.ledger.query import Known, QueryState, QueryStatus
     from duecourse.ledger.queue import QueueSettings, QueueStatus, Rate, ShardStatus
     from duecourse.ledger.reminder import (
         Channel,
@@ -168,7 +168,7 @@ _LATER = {
     "duecourse.client.typed_kinds": ("AsyncKind", "Kind"),
     "duecourse.task_handlers": ("extend", "save", "task_handler"),
     "duecourse.ledger.many_tasks": ("DeadGroup", "Replayed"),
-    "duecourse.ledger.query": ("Known", "QueryState", "QueryStatus"),
+    "duecourse.ledger.api_query": ("Known", "QueryState", "QueryStatus"),
     "duecourse.ledger.queue": ("QueueSettings", "QueueStatus", "Rate", "ShardStatus"),
     "duecourse.ledger.reminder": (
         "Channel",

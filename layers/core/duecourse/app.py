@@ -30,9 +30,9 @@ from duecourse.guard.egress import Egress
 from duecourse.guard.http_types import HttpCaller
 from duecourse.guard.seals import Seals, Wrapping
 from duecourse.ledger.address import servers_of, split
+from duecourse.ledger.api_query import limits_of
 from duecourse.ledger.bells import BellServers
-from duecourse.ledger.operations import Results
-from duecourse.ledger.query import limits_of
+from duecourse.ledger.operation_types import Results
 from duecourse.ledger.queue import QueueChanges
 from duecourse.ledger.reminder import KIND as REMINDER
 from duecourse.ledger.reminder import SERIES_KIND, Channel
@@ -49,7 +49,7 @@ from duecourse.ringing.tick import Retention, ShardDrainer, Sweeper
 from duecourse.ringing.warming import UsageRecorder, Warmer, Warming
 from duecourse.running.drain import Drainer, Limits
 from duecourse.running.leases import Leases
-from duecourse.running.run import Elsewhere, Kind, Runner, RunTimes
+from duecourse.running.run import AsyncKind, Elsewhere, Kind, Runner, RunTimes
 from duecourse.running.targets import INLINE, Targets
 from duecourse.running.task_event import Invoker, Publisher, Send
 from duecourse.running.threads import Threads
@@ -393,12 +393,14 @@ class App(ExternalParts):
         kind_of: Callable[[str], Kind | None],
         opened: Callable[[Task], Task] | None = None,
         elsewhere: Elsewhere | None = None,
+        async_kind_of: Callable[[str], AsyncKind | None] = lambda _name: None,
     ) -> Runner:
         """Runner for the kinds that `kind_of` knows; the ledger is opened only if a result needs its time.
 
         `opened` opens the seals of tasks that come straight from the ledger. `elsewhere` runs tasks in other processes.
+        `async_kind_of` knows those of the kinds that are awaited.
         """
-        return Runner(kind_of, self.results, self.now, self.rng, opened, elsewhere)
+        return Runner(kind_of, self.results, self.now, self.rng, opened, elsewhere, async_kind_of)
 
     @lazy
     def targets(self) -> Targets:
@@ -568,10 +570,9 @@ class App(ExternalParts):
         return Sweeper(self.ledger, drainer, retention, self.settings.margin_ms)
 
     def worker(
-        self, kind: Kind, remaining_ms: Callable[[], int], parallel: int | None = None, invocation: str = ""
+        self, runner: Runner, remaining_ms: Callable[[], int], parallel: int | None = None, invocation: str = ""
     ) -> Worker:
-        """Worker of the tasks that one invocation handed to this function, all of its one kind."""
-        runner = self.runner(lambda _name: kind)
+        """Worker of the tasks that one invocation handed to this function."""
         return Worker(
             self.ledger,
             runner,

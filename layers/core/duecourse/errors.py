@@ -2,7 +2,7 @@
 
 To add an error that callers see, write its class here, or in `api/problems.py` if only HTTP knows it, with a `code`.
 Its status is in `api/problems.py`, its row in CODES of `tests/api/test_problems.py`. Callers match codes: never
-rename or remove one. An error that a script answers is a Reply of `ledger/operations.py`, and has its row in
+rename or remove one. An error that a script answers is a Reply of `ledger/operation_types.py`, and has its row in
 REJECTIONS of `tasks/verbs.py`. `docs/reference/python.md` has a table of errors.
 """
 
@@ -73,7 +73,7 @@ class EgressRejected(InvalidInput):
 
 
 class InvalidHandler(DuecourseError, TypeError):
-    """The function cannot work tasks: write a plain `def` that returns an outcome."""
+    """The function cannot work tasks: write a `def` or an `async def` that returns an outcome."""
 
 
 class InvalidSettings(InvalidInput):

@@ -88,7 +88,7 @@ def logged(ledger: "Ledger", given: Settings) -> "Ledger":
     """The ledger, with a log line for each change of a task where the settings say so."""
     if given.log_tasks == "off":
         return ledger
-    from duecourse.ledger.task_log import TaskLog
+    from duecourse.ledger.task_log_lines import TaskLog
 
     return ledger.with_log(TaskLog())
 

@@ -40,8 +40,8 @@ from duecourse.base.variables import (
 )
 from duecourse.errors import FieldError, InvalidInput, InvalidSettings, bounded
 from duecourse.ledger.address import WITHOUT_BELLS, check_servers, check_store, near_url, split
-from duecourse.ledger.query import KIND as POLL
-from duecourse.ledger.query import LEAST_INTERVAL_MS, MIN_INTERVAL_MS, QUEUE_PREFIX
+from duecourse.ledger.api_query import KIND as POLL
+from duecourse.ledger.api_query import LEAST_INTERVAL_MS, MIN_INTERVAL_MS, QUEUE_PREFIX
 from duecourse.ledger.queue import OTHERS, QueueSettings, Quotas
 from duecourse.ledger.reminder import MAX_TASKS
 from duecourse.ledger.sharding import MAX_SHARDS

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from duecourse.errors import DuecourseError
+from duecourse.ledger.embedded.in_process_redis import EmbeddedRedis, Server
 from duecourse.ledger.embedded.ledger import SystemClock
 from duecourse.ledger.embedded.leveldb import LAYOUT, LAYOUT_KEY, LOCK, LevelDisk, library, loaded, lock
-from duecourse.ledger.embedded.server import EmbeddedRedis, Server
 from duecourse.ledger.keys import Keys, keys_of, parse_shards, shard_of_tasks_key, shards_key
 from duecourse.ledger.layout import VERSION
 from duecourse.ledger.maintenance import APART, SUCCESSOR, Mend

@@ -82,9 +82,9 @@ def open_ledger(settings: Settings) -> Iterator[OpenLedger]:
         with open_redis(settings, "is in its process alone, and gone with it") as redis:
             yield OpenLedger(redis, settings.namespace)
         return
+    from duecourse.ledger.embedded.in_process_redis import EmbeddedRedis, Server
     from duecourse.ledger.embedded.ledger import SystemClock
     from duecourse.ledger.embedded.leveldb import LevelDisk
-    from duecourse.ledger.embedded.server import EmbeddedRedis, Server
 
     from ..backup.repair import NAMESPACE
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from duecourse.ledger.task_log import LOGGER
+from duecourse.ledger.task_log_lines import LOGGER
 
 from ..harness import state
 from ..harness.addresses import MAX_PORT

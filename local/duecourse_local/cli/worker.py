@@ -16,7 +16,10 @@ Imports = Annotated[
 Queues = Annotated[list[str], typer.Option("--queue", help="A queue to serve; default: every queue.")]
 Concurrency = Annotated[
     int | None,
-    typer.Option(help="Number of tasks at a time in each process, 1 to 256.", show_default="DUECOURSE_PARALLEL"),
+    typer.Option(
+        help="Number of tasks at a time in each process, 1 to 256.",
+        show_default="DUECOURSE_PARALLEL, or 100 with async handlers alone",
+    ),
 ]
 Store = Annotated[str, typer.Option(help="The store's URL.", show_default="DUECOURSE_STORE")]
 Port = Annotated[int | None, typer.Option("--health-port", help="Port for /live and /ready.", show_default="none")]

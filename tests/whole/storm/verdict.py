@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
 from duecourse import Client, Status, Task, errors
-from duecourse.ledger.query import QueryState
+from duecourse.ledger.api_query import QueryState
 from tests.whole.storm.book import Answer, Book, ClientRequest, Ran, Received
 from tests.whole.storm.clients import MAX_ATTEMPTS, PEOPLE
 from tests.whole.storm.parts import GRACE_MS

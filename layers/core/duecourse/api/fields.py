@@ -38,7 +38,7 @@ from duecourse.base.times import (
 from duecourse.base.variables import written_as
 from duecourse.errors import MAX_FIELD, FieldError, InvalidInput, bounded
 from duecourse.ledger import reminder
-from duecourse.ledger.query import QUEUE_PREFIX, open_kind, open_queue
+from duecourse.ledger.api_query import QUEUE_PREFIX, open_kind, open_queue
 from duecourse.ledger.task import DETAIL_LENGTH, MAX_PAYLOAD_BYTES
 
 M = TypeVar("M", bound=BaseModel)

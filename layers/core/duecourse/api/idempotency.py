@@ -14,7 +14,7 @@ from duecourse.api import problems
 from duecourse.api.request import current_request
 from duecourse.api.router import problem_response
 from duecourse.errors import InvalidInput, KeyInUse, KeyReused, QuotaExceeded, StoreMisused, StoreUnavailable
-from duecourse.ledger.operations import KeyedRequest, KeyedTry, RequestState
+from duecourse.ledger.operation_types import KeyedRequest, KeyedTry, RequestState
 from duecourse.ledger.queue import quotas_of
 
 if TYPE_CHECKING:

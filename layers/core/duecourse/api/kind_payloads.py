@@ -33,7 +33,7 @@ from duecourse.guard.call_credentials import (
 )
 from duecourse.guard.http_types import RESERVED_PATTERN, is_reserved
 from duecourse.guard.jmespath_check import MAX_LENGTH, WrongExpression, parse_expression
-from duecourse.ledger.query import MIN_INTERVAL_MS
+from duecourse.ledger.api_query import MIN_INTERVAL_MS
 from duecourse.ledger.task import Notify, is_url
 
 # Models of the built-in kinds' payloads, checked at an add; running them needs none of this.

@@ -26,7 +26,7 @@ from duecourse.base import json_text
 from duecourse.base.ids import new_id
 from duecourse.base.variables import NAME, WRONG_NAME
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.ledger.operations import KeyedTry
+from duecourse.ledger.operation_types import KeyedTry
 from duecourse.ledger.task import DEFAULT_TENANT
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from duecourse.calls.request_and_answer import describe, duration_ms, retry_afte
 from duecourse.errors import CallCutOff, CallFailed, CallTimedOut, FieldError, InvalidInput
 from duecourse.guard.http_types import HttpAnswer, HttpCaller, HttpRequest
 from duecourse.guard.jmespath_check import WrongExpression
-from duecourse.ledger.query import LEAST_INTERVAL_MS
+from duecourse.ledger.api_query import LEAST_INTERVAL_MS
 from duecourse.ledger.task import MAX_RESULT_BYTES, Again, Done, Drop, Outcome, Retry, Task
 
 MAX_ANSWER_BYTES = 1024 * 1024

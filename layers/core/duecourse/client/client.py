@@ -28,9 +28,9 @@ from duecourse.client.typed_dicts import (
 )
 from duecourse.errors import ClientClosed
 from duecourse.ledger.address import split
+from duecourse.ledger.api_query import QueryStatus
 from duecourse.ledger.many_tasks import DEFAULT_BULK, Bulk, DeadGroup, Deaths, Replayed, TaskFilter, group_deaths
-from duecourse.ledger.operations import Move
-from duecourse.ledger.query import QueryStatus
+from duecourse.ledger.operation_types import Move
 from duecourse.ledger.queue import QueueStatus
 from duecourse.ledger.reminder import Made, Moved, ReminderStatus, Shown
 from duecourse.ledger.schedule import ScheduleStatus, Upcoming

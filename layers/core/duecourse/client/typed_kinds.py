@@ -1,15 +1,15 @@
 """Typed kinds: tasks whose payload and result have types, checked where one is added and where it runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, overload
 
 from duecourse.base.json_text import Json, dump_json
 from duecourse.errors import FieldError, InvalidInput, TaskCancelled, TaskDead
 from duecourse.ledger.task import DEFAULT_QUEUE, AddResult, Again, Done, Drop, Outcome, Retry, Span, Status, Task
-from duecourse.task_handlers import TaskHandler, check_plain, task_handler
+from duecourse.task_handlers import TaskHandler, is_async, task_handler
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -151,14 +151,15 @@ class Kind(Generic[In, Out]):
         """
         return self.shapes.result_of(self._client.wait(id, self.queue, timeout=timeout))
 
-    def handler(self, function: Callable[[Task[In]], Out | Outcome | None]) -> TaskHandler:
+    def handler(
+        self, function: Callable[[Task[In]], Out | Outcome | Coroutine[Any, Any, Out | Outcome | None] | None]
+    ) -> TaskHandler:
         """Make `function` a Lambda handler for tasks of this kind, as `task_handler` does.
 
         The function gets a task with a payload of the kind's type. It returns a result, or an outcome. A payload or a
-        result that does not fit makes the task dead, with the reason: further attempts would find the same.
+        result that does not fit makes the task dead, with the reason: further attempts would find the same. The
+        function may be async.
         """
-
-        check_plain(function)
 
         def run(task: Task) -> Outcome:
             try:
@@ -167,8 +168,16 @@ class Kind(Generic[In, Out]):
                 return Drop(str(error))
             return self.shapes.outcome(function(typed))
 
-        update_wrapper(run, function)
-        return task_handler(kind=self.name)(run)
+        async def run_async(task: Task) -> Outcome:
+            try:
+                typed = self.shapes.typed(task)
+            except InvalidInput as error:
+                return Drop(str(error))
+            return self.shapes.outcome(await cast(Awaitable[Any], function(typed)))
+
+        made: Any = run_async if is_async(function) else run
+        update_wrapper(made, function)
+        return task_handler(kind=self.name)(made)
 
     @property
     def _client(self) -> "Client":

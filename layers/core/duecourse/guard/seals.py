@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from duecourse.base.json_text import MAX_DEPTH, Json, deeper_than, dump_json
 from duecourse.base.masking import MASK, SEALED_ADDRESS, is_suspect, masked_payload, masked_text
 from duecourse.errors import MAX_FIELD, FieldError, InvalidInput, SealBroken, SealUnavailable, bounded
-from duecourse.ledger.operations import WrappedKey
-from duecourse.ledger.query import KNOWN, QUEUE_PREFIX
+from duecourse.ledger.api_query import KNOWN, QUEUE_PREFIX
+from duecourse.ledger.operation_types import WrappedKey
 from duecourse.ledger.task import SEALED, NewTask, Notify, Task, ended_of, is_notification, is_url
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from duecourse.base.masking import MASK, masked_error
 from duecourse.base.value_classes import brief, value
-from duecourse.ledger.query import DEADLINE_MS, QUEUE_PREFIX
+from duecourse.ledger.api_query import DEADLINE_MS, QUEUE_PREFIX
 from duecourse.ledger.task import DEADLINES_MS, Action, Change, DueTask, Status, Task
 
 # Pages of a queue's tasks: the filter, the order, and a place in it.

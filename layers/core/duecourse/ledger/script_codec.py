@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Any, NamedTuple, TypeVar
 
 from duecourse.base.batches import cut
-from duecourse.ledger.operations import (
+from duecourse.ledger.operation_types import (
     AddReply,
     Begun,
     Claim,

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from duecourse.errors import QuotaExceeded, StoreMisused, StoreUnavailable, WrongShards
 from duecourse.ledger import keys
 from duecourse.ledger.connect import execute, node_of, primaries_of
-from duecourse.ledger.operations import FORGET_MS
+from duecourse.ledger.operation_types import FORGET_MS
 from duecourse.ledger.script_calls import Scripts
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, Shard

@@ -147,7 +147,7 @@ class Lost:
         import threading
 
         gone = threading.Event()
-        with _Listening(self, gone.set):
+        with self.listening(gone.set):
             if not self._is_set:
                 gone.wait(timeout)
         return self._is_set
@@ -171,20 +171,24 @@ class Lost:
         if now >= self._until:
             self.set()
 
+    def listening(self, listener: Callable[[], object]) -> "_Listening":
+        """Call `listener` if the signal is set within the block, on the thread that sets it."""
+        return _Listening(self._listeners, listener)
+
     async def _awaited(self) -> None:
         import asyncio
 
         loop, gone = asyncio.get_running_loop(), asyncio.Event()
-        with _Listening(self, lambda: loop.call_soon_threadsafe(gone.set)):
+        with self.listening(lambda: loop.call_soon_threadsafe(gone.set)):
             if not self._is_set:
                 await gone.wait()
 
 
 class _Listening:
-    """Calls `listener` if the signal is set within the block."""
+    """Context in which a listener is one of these listeners."""
 
-    def __init__(self, lost: Lost, listener: Callable[[], object]) -> None:
-        self._listeners, self._listener = lost._listeners, listener  # noqa: SLF001 - of this module
+    def __init__(self, listeners: list[Callable[[], object]], listener: Callable[[], object]) -> None:
+        self._listeners, self._listener = listeners, listener
 
     def __enter__(self) -> None:
         self._listeners.append(self._listener)

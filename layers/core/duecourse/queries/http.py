@@ -10,7 +10,15 @@ from duecourse.api.kind_payloads import PollPayload
 from duecourse.base.json_text import Json
 from duecourse.base.masking import masked_error
 from duecourse.base.times import DAY_MS, format_duration, format_instant
-from duecourse.ledger.query import DEADLINE_MS, ID_PATTERN, IDENTITY, MIN_INTERVAL_MS, Query, QueryState, QueryStatus
+from duecourse.ledger.api_query import (
+    DEADLINE_MS,
+    ID_PATTERN,
+    IDENTITY,
+    MIN_INTERVAL_MS,
+    Query,
+    QueryState,
+    QueryStatus,
+)
 from duecourse.ledger.task import MAX_PAYLOAD_BYTES
 
 QUERY_ID = "q-5d1c7a2f9be04e36a7c1f0d2934b8e65@api.example.com"

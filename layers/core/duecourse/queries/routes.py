@@ -15,7 +15,7 @@ from duecourse.api.router import answer, described, needs, problem_response, rej
 from duecourse.base.masking import masked_error
 from duecourse.base.metrics import AddedLine, measure
 from duecourse.errors import BeyondQuota, QueryFailed, QueryNotFound, QuotaExceeded
-from duecourse.ledger.query import QueryState
+from duecourse.ledger.api_query import QueryState
 from duecourse.queries.http import ANSWERED, PROCESSING, AskQuery, QueryId, QueryView, show_query
 
 router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]

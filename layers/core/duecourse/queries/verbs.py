@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from duecourse.base.times import MAX_INSTANT
 from duecourse.errors import QueryNotFound, StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.guard.seals import Seals, hidden_of
-from duecourse.ledger.operations import FORGET_MS, PATIENCE_MS, KeyedTry, Move, Result, Results, UniqueCondition
-from duecourse.ledger.query import KIND, KNOWN, LEAST_INTERVAL_MS, Known, Query, QueryState, QueryStatus, queue_of
+from duecourse.ledger.api_query import KIND, KNOWN, LEAST_INTERVAL_MS, Known, Query, QueryState, QueryStatus, queue_of
+from duecourse.ledger.operation_types import FORGET_MS, PATIENCE_MS, KeyedTry, Move, Result, Results, UniqueCondition
 from duecourse.ledger.queue import QueueChanges
 from duecourse.ledger.task import DEFAULT_TENANT, ORIGINS, Change, NewTask, Settlement, Status, Task
 from duecourse.tasks.kinds import UrlPolicy, check_interval, check_url, known_headers

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from duecourse.base.batches import cut, grouped
 from duecourse.base.hints import alike
 from duecourse.errors import ChangedSince, QueueNotFound, StoreMisused
-from duecourse.ledger.operations import Away, KeyedTry
+from duecourse.ledger.operation_types import Away, KeyedTry
 from duecourse.ledger.queue import (
     QueueChanges,
     QueueSettings,

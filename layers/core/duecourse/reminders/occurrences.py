@@ -19,7 +19,7 @@ from duecourse.errors import (
     TaskScheduled,
     VersionConflict,
 )
-from duecourse.ledger.operations import Move
+from duecourse.ledger.operation_types import Move
 from duecourse.ledger.reminder import QUEUE, SERIES_KIND, Mark, Moved, MovedTask, Name, Series
 from duecourse.ledger.schedule import Rule, StoredSchedule, occurrence_id
 from duecourse.ledger.task import Again, Done, Drop, Outcome, Retry, Status, Task

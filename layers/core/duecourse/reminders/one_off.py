@@ -19,7 +19,7 @@ from duecourse.errors import (
     TaskScheduled,
 )
 from duecourse.guard.seals import Seals
-from duecourse.ledger.operations import AddReply, KeyedTry, Move, Reply, TaskSnapshot, UniqueCondition, Version
+from duecourse.ledger.operation_types import AddReply, KeyedTry, Move, Reply, TaskSnapshot, UniqueCondition, Version
 from duecourse.ledger.reminder import (
     CONTENT,
     KIND,

@@ -19,7 +19,7 @@ from duecourse.errors import (
     VersionConflict,
 )
 from duecourse.guard.seals import hidden_names, hidden_of
-from duecourse.ledger.operations import KeyedTry, TaskSnapshot, Version
+from duecourse.ledger.operation_types import KeyedTry, TaskSnapshot, Version
 from duecourse.ledger.reminder import (
     KIND,
     MAX_STANDING,

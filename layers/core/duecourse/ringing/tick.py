@@ -12,7 +12,7 @@ from zlib import crc32
 
 from duecourse.base.batches import batched
 from duecourse.errors import StoreMisused, StoreUnavailable
-from duecourse.ledger.operations import PRUNE, Away, Outlook, Swept
+from duecourse.ledger.operation_types import PRUNE, Away, Outlook, Swept
 from duecourse.ledger.task import Shard, Trigger
 from duecourse.running.drain import Drained, DrainResult
 

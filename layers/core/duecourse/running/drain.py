@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from duecourse.errors import StoreMisused, StoreUnavailable, WrongShards
-from duecourse.ledger.operations import MAX_CLAIM, Away, Claim, Lease, Settled
+from duecourse.ledger.operation_types import MAX_CLAIM, Away, Claim, Lease, Settled
 from duecourse.ledger.queue import MAX_PRIORITY
 from duecourse.ledger.schedule import StoredSchedule
 from duecourse.ledger.task import Settlement, Shard, Trigger

@@ -15,7 +15,7 @@ from duecourse.base.batches import grouped
 from duecourse.errors import LeaseLost, SealBroken, StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.guard.seals import strip_secrets
 from duecourse.ledger import task as backoff
-from duecourse.ledger.operations import KeyedTry, Lease, Settled
+from duecourse.ledger.operation_types import KeyedTry, Lease, Settled
 from duecourse.ledger.task import (
     STEP_MS,
     STEPS,
@@ -165,8 +165,19 @@ class LeaseExtender:
     def begin(self, task: Task) -> None:
         """Extend the task's lease from now on."""
         self._running[task.token] = task
-        if task.lease_expires_at - task.claimed_at < self._step_ms:
+        if self._is_short(task):
             self._extend([task])
+
+    async def begin_async(self, task: Task) -> None:
+        """Extend the task's lease from now on; a call of the store does not block the event loop."""
+        from asyncio import to_thread
+
+        self._running[task.token] = task
+        if self._is_short(task):
+            await to_thread(self._extend, [task])
+
+    def _is_short(self, task: Task) -> bool:
+        return task.lease_expires_at - task.claimed_at < self._step_ms
 
     def end(self, task: Task) -> None:
         """Extend the task's lease no longer."""
@@ -222,6 +233,12 @@ class Extending:
         self._extender.begin(self._task)
 
     def __exit__(self, *_raised: object) -> None:
+        self._extender.end(self._task)
+
+    async def __aenter__(self) -> None:
+        await self._extender.begin_async(self._task)
+
+    async def __aexit__(self, *_raised: object) -> None:
         self._extender.end(self._task)
 
 

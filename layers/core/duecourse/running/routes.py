@@ -8,7 +8,7 @@ from duecourse.api.request import app, current_request, tenant
 from duecourse.api.router import Id, Queue, needs, rejects
 from duecourse.base.times import format_instant
 from duecourse.errors import LeaseLost, TaskNotFound
-from duecourse.ledger.operations import Lease
+from duecourse.ledger.operation_types import Lease
 from duecourse.ledger.task import DEFAULT_QUEUE, dump_state
 from duecourse.running import http
 

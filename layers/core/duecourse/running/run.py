@@ -6,7 +6,7 @@ import random
 import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,12 +26,13 @@ from duecourse.errors import (
 )
 from duecourse.guard.seals import hidden_in, secret_words, strip_secrets
 from duecourse.ledger import task as backoff
-from duecourse.ledger.operations import Results
-from duecourse.ledger.query import KIND as POLL
-from duecourse.ledger.query import QUEUE_PREFIX
+from duecourse.ledger.api_query import KIND as POLL
+from duecourse.ledger.api_query import QUEUE_PREFIX
+from duecourse.ledger.operation_types import Results
 from duecourse.ledger.task import (
     KEPT_AT,
     MAX_RESULT_BYTES,
+    SEALED,
     Again,
     Done,
     Drop,
@@ -47,6 +48,7 @@ from duecourse.ledger.task import (
     is_notification,
     with_place,
 )
+from duecourse.running.event_loop import RunCancelled
 from duecourse.tasks.kinds import URL_KINDS
 
 # The task on log lines: tasks of one invocation run at the same time, and share its request id.
@@ -58,7 +60,7 @@ _running: ContextVar[Task | None] = ContextVar("duecourse_running", default=None
 
 
 class log_context:  # noqa: N801 - it is used as a function
-    """Add the task to each log record of this thread meanwhile, of any logger.
+    """Add the task to each log record of this thread or asyncio task meanwhile, of any logger.
 
     The fields are `duecourse_task`, `duecourse_queue`, `duecourse_kind` and `duecourse_attempt`. A thread that a
     handler starts does so where it runs in a copy of the context (`contextvars.copy_context().run`).
@@ -226,6 +228,8 @@ log = logging.getLogger("duecourse.running")
 
 Kind: TypeAlias = Callable[[Task], Outcome | None]
 """Handler of a task; None is Done."""
+AsyncKind: TypeAlias = Callable[[Task], Coroutine[Any, Any, Outcome | None]]
+"""Handler of a task that is awaited on the event loop."""
 Elsewhere: TypeAlias = Callable[[Task], Settlement | None]
 
 AWAY = RetryPolicy(backoff_ms=1_000, max_backoff_ms=30_000)
@@ -247,7 +251,8 @@ class Runner:
     """Runs tasks of the kinds that `kind_of` knows, and answers how each lease ends.
 
     `results` None keeps results in the ledger. `opened` opens the seal of a task; None where tasks come opened.
-    `elsewhere` runs a task in another process; it answers None for a task that is to run here.
+    `elsewhere` runs a task in another process; it answers None for a task that is to run here. `async_kind_of` knows
+    the async kinds; `kind_of` knows them too, as calls that wait for their ends.
     """
 
     def __init__(
@@ -258,46 +263,80 @@ class Runner:
         rng: random.Random,
         opened: Callable[[Task], Task] | None = None,
         elsewhere: Elsewhere | None = None,
+        async_kind_of: Callable[[str], AsyncKind | None] = lambda _name: None,
     ) -> None:
         self._kind_of = kind_of
+        self._async_kind_of = async_kind_of
         self._results = results
         self._now = now
         self._rng = rng
         self._opened = opened
         self._elsewhere = elsewhere
 
+    def awaits(self, task: Task) -> bool:
+        """True if the task is for `run_async`: its kind is async, and it is not one to run elsewhere."""
+        return self._async_kind_of(task.kind) is not None and not (self._elsewhere and is_suspect(task))
+
     def run(self, task: Task) -> Settlement:
         """Run the task; returns the end of its lease. Log records meanwhile carry the task."""
         with log_context(task):
             if self._elsewhere and (end := self._elsewhere(task)):
                 return end
+            opened = self._open(task)
+            if isinstance(opened, Settlement):
+                return opened
+            kind = self._kind_of(task.kind)  # of `App.kinds`, or the user's own (task_handlers.py, worker/child.py)
+            if kind is None:
+                return _without_secrets(self._unknown(opened), opened, task)
             try:
-                opened = self._opened(task) if self._opened else task
-            except (SealBroken, TaskDamaged) as error:
-                return self._drop(task, Drop(str(error)))
-            except (StoreUnavailable, StoreMisused) as error:
-                return postpone(task, self._rng, str(error))
-            end = self._run(opened, task)
-            return end._replace(detail=strip_secrets(end.detail, credential_words(opened, task))) if end.detail else end
+                end = self.settlement(opened, kind(opened))
+            except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too
+                end = self._failed(opened, task, error)
+            return _without_secrets(end, opened, task) if end.detail else end
 
-    def _run(self, task: Task, kept: Task) -> Settlement:
-        """Run an opened task, `kept` with its seal; returns the end of its lease."""
-        kind = self._kind_of(task.kind)  # of `App.kinds`, or the user's own handler (task_handlers.py, worker/child.py)
-        if kind is None:
-            return self._unknown(task)
+    async def run_async(self, task: Task) -> Settlement:
+        """Run a task of an async kind as `run` does, on the event loop; what may block is done on threads."""
+        from asyncio import to_thread  # which a process without async handlers does not import
+
+        kind = self._async_kind_of(task.kind)
+        assert kind is not None, f"{task.kind} is not async"  # noqa: S101 - `awaits` has said so
+        with log_context(task):
+            is_asked_for = task.payload_json.startswith(SEALED) or is_notification(task.id)  # its key may be KMS's
+            opened = await to_thread(self._open, task) if is_asked_for else self._open(task)
+            if isinstance(opened, Settlement):
+                return opened
+            try:
+                outcome = await kind(opened)
+                is_kept = self._results is not None and isinstance(outcome, Done | None)  # by a call of the table
+                end = await to_thread(self.settlement, opened, outcome) if is_kept else self.settlement(opened, outcome)
+            except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too
+                end = self._failed(opened, task, error)
+            return _without_secrets(end, opened, task) if end.detail else end
+
+    def _open(self, task: Task) -> Task | Settlement:
+        """The task without its seal, or the end of its lease where that cannot be opened."""
         try:
-            return self.settlement(task, kind(task))
-        except TaskDamaged as error:
+            return self._opened(task) if self._opened else task
+        except (SealBroken, TaskDamaged) as error:
             return self._drop(task, Drop(str(error)))
-        except Crowded as error:
-            return self.later(task, str(error))
-        except SecretUnavailable as error:
-            log.warning("task %s waits: %s", task.id, error)
+        except (StoreUnavailable, StoreMisused) as error:
             return postpone(task, self._rng, str(error))
-        except BaseException as error:  # noqa: BLE001 a handler may raise anything, SystemExit too: all is a Retry
-            _log(task, error, credential_words(task, kept))
-            end = self._retry(task, Retry(error=_text_of(error)))
-            return end._replace(detail=with_place(end.detail, place_of(error)))
+
+    def _failed(self, task: Task, kept: Task, error: BaseException) -> Settlement:
+        """End of the lease of an opened task, `kept` with its seal, whose handler raised this."""
+        match error:
+            case TaskDamaged():
+                return self._drop(task, Drop(str(error)))
+            case Crowded():
+                return self.later(task, str(error))
+            case SecretUnavailable():
+                log.warning("task %s waits: %s", task.id, error)
+                return postpone(task, self._rng, str(error))
+            case RunCancelled():
+                return interrupted(task, str(error))
+        _log(task, error, credential_words(task, kept))
+        end = self._retry(task, Retry(error=_text_of(error)))
+        return end._replace(detail=with_place(end.detail, place_of(error)))
 
     def _unknown(self, task: Task) -> Settlement:
         """Release a task for a process that has its kind; drop a notification whose target is no longer set."""
@@ -375,6 +414,11 @@ def postpone(task: Task, rng: random.Random, why: str) -> Settlement:
     given_back = last.times if isinstance(last, Run) and last.outcome == Ending.RELEASE else 0
     times = max(task.run, given_back + 1)  # a delivery that is given back was no run
     return release(task)._replace(delay_ms=backoff.delay_ms(AWAY, times, rng), detail=release_detail(task, why))
+
+
+def _without_secrets(end: Settlement, opened: Task, kept: Task) -> Settlement:
+    """The end of a lease, its detail without the credentials of the task."""
+    return end._replace(detail=strip_secrets(end.detail, credential_words(opened, kept)))
 
 
 def credential_words(opened: Task, kept: Task) -> list[str]:

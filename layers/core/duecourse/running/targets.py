@@ -15,7 +15,7 @@ from duecourse.errors import (
     StoreUnavailable,
     TaskDamaged,
 )
-from duecourse.ledger.operations import Deliveries, Delivery
+from duecourse.ledger.operation_types import Deliveries, Delivery
 from duecourse.ledger.task import Ending, Settlement, Task
 from duecourse.running.run import postpone
 from duecourse.running.task_event import BrokerMessage, Publisher, Send, message_body, tasks_event

@@ -1,4 +1,4 @@
-"""Threads on which tasks run, and a drain's work in flight, split into batches for them."""
+"""Threads on which tasks run, and a drain's work in flight, split into batches for them and for the event loop."""
 
 import logging
 import threading
@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
 from duecourse.ledger.task import DEFAULT_TENANT, Settlement, Shard, Task
+from duecourse.running.event_loop import LOOP
 from duecourse.running.run import Runner, release
 from duecourse.running.targets import Targets
 
@@ -18,7 +19,7 @@ from duecourse.running.targets import Targets
 Work = Callable[[], None]
 GRANTED = nullcontext(enter_result=True)
 KEPT_FREE = 4
-"""One thread in so many is kept free of any one tenant's tasks, and at least one where there are two."""
+"""One place in so many is kept free of any one tenant's tasks, and at least one where there are two."""
 
 
 class Threads:
@@ -43,7 +44,10 @@ class Threads:
         self._inbox.put(work)
 
     def held_by(self, tenant: str) -> AbstractContextManager[bool]:
-        """Count the thread that runs this as the tenant's; False where its tasks hold as many as they may."""
+        """Count one of `size` places as the tenant's meanwhile; False where its tasks hold as many as they may.
+
+        A task has a place on a thread, or on the event loop.
+        """
         return GRANTED if tenant == DEFAULT_TENANT else self._held_by(tenant)
 
     @contextmanager
@@ -85,7 +89,7 @@ class Threads:
             work()
 
 
-# In-flight work of one drain, split into batches that a thread pool runs.
+# In-flight work of one drain, split into batches that a thread pool and the event loop run.
 
 log = logging.getLogger("duecourse.running")
 
@@ -110,13 +114,14 @@ TURN_S = 0.005
 SETTLED_TOGETHER = 64
 """The most instant tasks that are worked before their ends are settled."""
 
-HELD = "Other tasks of this tenant hold as many threads as one tenant may, so this task runs a little later."
+HELD = "Other tasks of this tenant hold as many places as one tenant may, so this task runs a little later."
 
 
 class WorkBatch(NamedTuple):
     """Tasks of one shard that one thread works: all handed to `target`, or a single one run here.
 
-    They were claimed at `since` (time.monotonic()). With `ahead`, they count as begun only once that is noted.
+    With `is_async`, that one runs on the event loop. They were claimed at `since` (time.monotonic()). With `ahead`,
+    they count as begun only once that is noted.
     """
 
     shard: Shard
@@ -124,6 +129,7 @@ class WorkBatch(NamedTuple):
     since: float
     target: str = ""
     ahead: bool = False
+    is_async: bool = False
 
     @property
     def token(self) -> str:
@@ -160,6 +166,9 @@ NO_DISPLAY = NoDisplay()
 class WorkBatches:
     """The batches of one drain; there are as many slots as threads, and more while tasks are short.
 
+    As many batches are worked at the same time as there are threads. A batch is worked at a place: a thread that takes
+    part, or an async task on the event loop, which needs no thread. A task that ends gives its place to the next batch.
+
     `leases` shows the leases that are worked here and not settled.
     """
 
@@ -174,7 +183,9 @@ class WorkBatches:
         """Signals to look at the outbox."""
         self._counting = threading.Lock()
         self._called = 0
-        """Number of threads that take part, or will: each works batches until none is left."""
+        """Number of places in use: of threads that take part, or will, until no batch is left, and of async tasks."""
+        self._awaited = 0
+        """Number of these that async tasks have."""
         self._usual_s: dict[str, float] = {}
         """Usual time of a run by kind; of kinds that are worked here."""
         self._moved_at = time.monotonic()
@@ -213,20 +224,34 @@ class WorkBatches:
         lasting = sum(not self._is_instant(batch) for batch in batches)
         with self._counting:
             self._unstarted.extend(batches)
-            wanted = self._called + lasting if lasting or self._called else min(1, len(batches))
+            # Instant batches need one thread, if none takes part.
+            wanted = self._called + (lasting or bool(batches and self._called == self._awaited))
         self._call(wanted)
 
     def _call(self, wanted: int) -> None:
-        """Have so many threads take part."""
+        """Have so many places in use."""
         with self._counting:
             missing = min(wanted, self._threads.size) - self._called
             self._called += max(0, missing)
         for _ in range(missing):
+            self._give_place()
+
+    def _give_place(self) -> None:
+        """Let the next batch have a place that is counted as in use; where there is none, count it no longer."""
+        batch = self._take()
+        if not batch:
+            return
+        if batch.is_async:
+            self._await(batch)
+        else:
+            self._unstarted.appendleft(batch)
             self._threads.do(self._work)
 
     def _is_instant(self, batch: WorkBatch) -> bool:
         """True if one thread works such batches faster than several do."""
-        return not batch.target and self._usual_s.get(batch.tasks[0].kind, INSTANT_S) < INSTANT_S
+        if batch.target or batch.is_async:
+            return False
+        return self._usual_s.get(batch.tasks[0].kind, INSTANT_S) < INSTANT_S
 
     def _note_run(self, batch: WorkBatch, run_s: float) -> None:
         kind = batch.tasks[0].kind
@@ -276,9 +301,11 @@ class WorkBatches:
         return taken
 
     def _cut(self, shard: Shard, tasks: Sequence[Task], each: Mapping[str, int], at_once: int) -> list[WorkBatch]:
-        now, of = time.monotonic(), self._targets.of
+        now, of, awaits = time.monotonic(), self._targets.of, self._runner.awaits
         here = [
-            WorkBatch(shard, (task,), now, "", place >= at_once) for place, task in enumerate(tasks) if not of(task)
+            WorkBatch(shard, (task,), now, "", place >= at_once, awaits(task))
+            for place, task in enumerate(tasks)
+            if not of(task)
         ]
         if len(here) == len(tasks):
             return here
@@ -299,6 +326,8 @@ class WorkBatches:
             if unsaid and not (is_instant and self._unstarted):
                 self.wake()  # what has ended does not wait for this one
                 unsaid = 0
+            if batch.is_async:
+                return self._await(batch)
             began_at = time.monotonic()
             self._work_one(batch, began_at)
             run_s = time.monotonic() - began_at
@@ -310,37 +339,88 @@ class WorkBatches:
                 unsaid = 0
         if unsaid:
             self.wake()
+        return None
 
     def _next(self, turn_ends_at: float) -> WorkBatch | None:
         """The next batch for a thread that takes part; None if it no longer does."""
         if self._unstarted and time.monotonic() > turn_ends_at:
             with self._counting:
                 first = self._first()
-                is_spare = self._called > 1 and first is not None and self._is_instant(first)
+                is_spare = self._called - self._awaited > 1 and first is not None and self._is_instant(first)
                 self._called -= is_spare
             if not is_spare:
                 self._threads.do(self._work)
             return None
-        try:
-            return self._unstarted.popleft()
-        except IndexError:
+        return self._take()
+
+    def _take(self) -> WorkBatch | None:
+        """The next batch for a place in use; where there is none, the place is counted no longer."""
+        while True:
+            try:
+                return self._unstarted.popleft()
+            except IndexError:
+                with self._counting:
+                    if not self._unstarted:
+                        self._called -= 1
+                        return None
+
+    def _await(self, batch: WorkBatch) -> None:
+        """Work an async batch on the event loop; its end gives its place to the next batch."""
+
+        async def work() -> None:
+            waited_ms = self._note_began(batch, time.monotonic())
+            try:
+                settlements = [await self._run_async(batch.tasks[0], waited_ms)]
+            except Exception:  # noqa: BLE001 a fault of duecourse's own: logged there
+                settlements = self._meet_fault(batch)
+            self._note_end(batch, settlements, waited_ms)
+            self.wake()
             with self._counting:
-                if not self._unstarted:
-                    self._called -= 1
-                    return None
-        return self._next(turn_ends_at)
+                self._awaited -= 1
+            self._give_place()
+
+        with self._counting:
+            self._awaited += 1
+        LOOP.start(work)
+
+    async def _run_async(self, task: Task, waited_ms: int) -> Settlement:
+        if _has_lapsed(task, waited_ms):
+            return release(task)
+        with self._threads.held_by(task.tenant) as granted:
+            return await self._runner.run_async(task) if granted else self._runner.later(task, HELD)
 
     def _work_one(self, batch: WorkBatch, began_at: float) -> None:
-        if batch.ahead:
-            self._begun[batch.token] = began_at, batch
-        waited_ms = int((began_at - batch.since) * 1_000)
+        waited_ms = self._note_began(batch, began_at)
         try:
             settlements = self._worked(batch, waited_ms)
-        except Exception:
-            # A fault of duecourse's own. The thread is all drains', and without an end the batch would keep its slot.
-            log.exception("%d tasks of shard %s met a fault: their leases lapse", len(batch.tasks), batch.shard)
-            self.leases.drop(task.token for task in batch.tasks)
-            settlements = []
+        except Exception:  # noqa: BLE001 a fault of duecourse's own: logged there
+            settlements = self._meet_fault(batch)
+        self._note_end(batch, settlements, waited_ms)
+
+    def _worked(self, batch: WorkBatch, waited_ms: int) -> list[Settlement]:
+        if batch.target:
+            return self._targets.hand_over(batch.target, batch.tasks)
+        [task] = batch.tasks
+        return [release(task) if _has_lapsed(task, waited_ms) else self._run(task)]
+
+    def _run(self, task: Task) -> Settlement:
+        with self._threads.held_by(task.tenant) as granted:
+            return self._runner.run(task) if granted else self._runner.later(task, HELD)
+
+    def _note_began(self, batch: WorkBatch, began_at: float) -> int:
+        """Note that a batch begins; returns the milliseconds for which it waited."""
+        if batch.ahead:
+            self._begun[batch.token] = began_at, batch
+        return int((began_at - batch.since) * 1_000)
+
+    def _meet_fault(self, batch: WorkBatch) -> list[Settlement]:
+        """Log a fault of duecourse's own; answers no settlements."""
+        # Threads and the loop are all drains', and without an end the batch would keep its slot.
+        log.exception("%d tasks of shard %s met a fault: their leases lapse", len(batch.tasks), batch.shard)
+        self.leases.drop(task.token for task in batch.tasks)
+        return []
+
+    def _note_end(self, batch: WorkBatch, settlements: Sequence[Settlement], waited_ms: int) -> None:
         if batch.target:
             tasks = {task.token: task for task in batch.tasks}
             ends = [end.with_lateness(tasks[end.token], waited_ms) for end in settlements]
@@ -348,18 +428,6 @@ class WorkBatches:
             ends = [end.with_lateness(batch.tasks[0], waited_ms) for end in settlements]
         # Next: `DrainState.gather`, which settles.
         self._outbox.append((batch, ends))
-
-    def _worked(self, batch: WorkBatch, waited_ms: int) -> list[Settlement]:
-        if batch.target:
-            return self._targets.hand_over(batch.target, batch.tasks)
-        [task] = batch.tasks
-        # This process stood still since the claim: another may have the task by now.
-        has_lapsed = 0 < task.lease_expires_at <= task.claimed_at + waited_ms
-        return [release(task) if has_lapsed else self._run(task)]
-
-    def _run(self, task: Task) -> Settlement:
-        with self._threads.held_by(task.tenant) as granted:
-            return self._runner.run(task) if granted else self._runner.later(task, HELD)
 
     def _finished(self, patience_s: float) -> Finished:
         if not self._outbox:
@@ -417,3 +485,8 @@ class WorkBatches:
         else:
             self._slots = min(self._slots, self._threads.size)
         return self.take_back() if running else []
+
+
+def _has_lapsed(task: Task, waited_ms: int) -> bool:
+    """True if the lease has lapsed since the claim: then this process was suspended."""
+    return 0 < task.lease_expires_at <= task.claimed_at + waited_ms

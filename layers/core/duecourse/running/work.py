@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from duecourse.base.batches import grouped
 from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable
-from duecourse.ledger.operations import Away, Lease, Settled
+from duecourse.ledger.operation_types import Away, Lease, Settled
 from duecourse.ledger.task import (
     STEP_MS,
     STEPS,
@@ -26,6 +26,7 @@ from duecourse.ledger.task import (
     begin_nonce,
     lease_within,
 )
+from duecourse.running.event_loop import ASYNC_PARALLEL, LOOP
 from duecourse.running.leases import AGAIN_S, extend_leases
 from duecourse.running.run import Runner, RunTimes, release
 from duecourse.running.targets import MAX_TASKS
@@ -68,7 +69,7 @@ def run_messages(
     seal: Seal,
     parallel: int | None = None,
 ) -> dict[str, str]:
-    """Run the tasks of messages at the same time, at most `parallel` if it is given.
+    """Run the tasks of messages at the same time, at most `parallel` if it is given, or ASYNC_PARALLEL async ones.
 
     Returns those to be delivered again, by their keys, with the reasons. Done and Drop end a message, and so does Again
     once the ledger has the task back. After Retry or an exception the broker delivers it again, when it sees fit.
@@ -76,15 +77,24 @@ def run_messages(
     """
     outbox: SimpleQueue[tuple[str, str]] = SimpleQueue()
 
+    def end(name: str, task: Task, settlement: Settlement) -> None:
+        outbox.put((name, _end(task, settlement, ledger, seal)))
+
     def work(name: str, task: Task) -> None:
-        outbox.put((name, _end(task, runner.run(task), ledger, seal)))
+        end(name, task, runner.run(task))
+
+    async def work_async(name: str, task: Task) -> None:
+        threads.do(partial(end, name, task, await runner.run_async(task)))
 
     def begin(most: int | None) -> None:
         for name, task in islice(waiting, most):
-            threads.do(partial(work, name, task))
+            if runner.awaits(task):
+                LOOP.start(partial(work_async, name, task))
+            else:
+                threads.do(partial(work, name, task))
 
     ended, waiting = [], iter(tasks.items())
-    begin(parallel)
+    begin(parallel or (ASYNC_PARALLEL if all(map(runner.awaits, tasks.values())) else None))
     for _ in tasks:
         ended.append(outbox.get())
         begin(1)
@@ -141,8 +151,8 @@ class Worker:
     """Begins the tasks that one invocation was handed, runs and settles them; their leases are kept alive meanwhile.
 
     `step_ms` is the length of a lease, which is extended while its task runs. No more than `parallel` tasks run at the
-    same time, if it is given. `invocation` is Lambda's id of the request, "" where there is none. `times` are what this
-    process knows of the lengths of runs.
+    same time, if it is given; else as many as there are threads, or ASYNC_PARALLEL async ones. `invocation` is Lambda's
+    id of the request, "" where there is none. `times` are what this process knows of the lengths of runs.
     """
 
     def __init__(
@@ -158,7 +168,8 @@ class Worker:
     ) -> None:
         self._ledger, self._runner, self._threads = ledger, runner, threads
         self._remaining_ms, self._step_ms = remaining_ms, step_ms
-        self._at_once = min(threads.size, parallel or threads.size)
+        self._parallel = parallel
+        self._at_once = threads.size
         self._waiting: deque[Task] = deque()
         self._running: dict[str, Task] = {}
         self._outbox: SimpleQueue[tuple[Shard, Settlement]] = SimpleQueue()
@@ -187,6 +198,7 @@ class Worker:
         run, if it did not take a settlement.
         """
         self._waiting.extend(tasks)
+        self._at_once = self._most(tasks)
         while self._waiting or self._running:
             self._give_back()
             self._begin_more()
@@ -196,6 +208,11 @@ class Worker:
         if self._unsettled and self._away:
             raise self._away
         return self._counts
+
+    def _most(self, tasks: Sequence[Task]) -> int:
+        if all(map(self._runner.awaits, tasks)):
+            return self._parallel or ASYNC_PARALLEL
+        return min(self._threads.size, self._parallel or self._threads.size)
 
     def _begin_more(self) -> None:
         """Begin as many tasks as may run. Raises the store's error where none runs and there is no time to wait."""
@@ -208,7 +225,7 @@ class Worker:
                 for task in self._begin(shard, tasks):
                     self._running[task.token] = task
                     self._begun_with[task.token] = self._remaining_ms()
-                    self._threads.do(partial(self._run, task))
+                    self._start(task)
                 chosen = [task for task in chosen if task not in tasks]
         except (StoreUnavailable, StoreMisused):
             # They keep their places, and their nonces: what the store began before its answer was lost is begun again.
@@ -245,8 +262,17 @@ class Worker:
         in_turn = int((self._full_ms - LEAST_MS) / max(usual_ms, 1))
         return min(MAX_TASKS, self._at_once * max(in_turn, 1))
 
+    def _start(self, task: Task) -> None:
+        if self._runner.awaits(task):
+            LOOP.start(partial(self._run_async, task))
+        else:
+            self._threads.do(partial(self._run, task))
+
     def _run(self, task: Task) -> None:
         self._outbox.put((self._shard_of(task), self._runner.run(task)))
+
+    async def _run_async(self, task: Task) -> None:
+        self._outbox.put((self._shard_of(task), await self._runner.run_async(task)))
 
     def _give_back(self) -> None:
         """Release tasks that there is no time left to begin."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from duecourse.errors import DuecourseError, FieldError, InvalidInput, StoreUnavailable
-from duecourse.ledger.operations import Put
+from duecourse.ledger.operation_types import Put
 from duecourse.ledger.schedule import Entry, FileChanges, FileState, ScheduleFile, key_of
 from duecourse.schedules.verbs import Schedules
 

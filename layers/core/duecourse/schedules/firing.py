@@ -7,7 +7,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from duecourse.errors import BeyondQuota, QuotaExceeded
-from duecourse.ledger.operations import Fired, Put
+from duecourse.ledger.operation_types import Fired, Put
 from duecourse.ledger.schedule import (
     GRACE_MS,
     NEVER,

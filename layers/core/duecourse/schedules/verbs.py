@@ -18,7 +18,7 @@ from duecourse.errors import (
     VersionConflict,
 )
 from duecourse.guard.seals import hidden_in, hidden_in_address
-from duecourse.ledger.operations import Fired, KeyedTry, Put
+from duecourse.ledger.operation_types import Fired, KeyedTry, Put
 from duecourse.ledger.queue import Throttle
 from duecourse.ledger.schedule import (
     AT_ADD,

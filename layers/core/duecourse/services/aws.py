@@ -31,7 +31,7 @@ from duecourse.errors import (
     SendRejected,
 )
 from duecourse.guard.seals import DataKey
-from duecourse.ledger.operations import PATIENCE_MS, Result
+from duecourse.ledger.operation_types import PATIENCE_MS, Result
 from duecourse.ledger.task import Task
 from duecourse.reminders.send import Message
 from duecourse.running.task_event import BrokerMessage

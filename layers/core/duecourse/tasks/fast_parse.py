@@ -18,7 +18,7 @@ from duecourse.base.json_text import dump_json, is_too_deep
 from duecourse.base.times import parse_duration, parse_instant
 from duecourse.base.variables import NAME
 from duecourse.errors import MAX_ERRORS, FieldError, InvalidInput
-from duecourse.ledger.query import open_kind, open_queue
+from duecourse.ledger.api_query import open_kind, open_queue
 from duecourse.ledger.task import DEFAULT_TENANT, MAX_PAYLOAD_BYTES, NewTask, RetryPolicy
 from duecourse.tasks.http import FIELDS, MAX_BATCH, AddBatch, AddTask, Retry
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 from duecourse.base.json_text import Json
 from duecourse.base.times import format_duration, format_instant, parse_duration
 from duecourse.errors import FieldError, InvalidInput
-from duecourse.ledger.operations import Deployed
-from duecourse.ledger.query import KIND as POLL
-from duecourse.ledger.query import MAX_DEADLINE_MS
+from duecourse.ledger.api_query import KIND as POLL
+from duecourse.ledger.api_query import MAX_DEADLINE_MS
+from duecourse.ledger.operation_types import Deployed
 from duecourse.ledger.task import NewTask, Notify, is_url
 
 if TYPE_CHECKING:

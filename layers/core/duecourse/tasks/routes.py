@@ -26,7 +26,7 @@ from duecourse.errors import (
     TaskScheduled,
 )
 from duecourse.ledger.many_tasks import TaskFilter
-from duecourse.ledger.operations import Move
+from duecourse.ledger.operation_types import Move
 from duecourse.ledger.task import DEFAULT_QUEUE, AddResult, NewTask, Status
 from duecourse.tasks.fast_parse import BatchBody, TaskBody
 from duecourse.tasks.http import (

@@ -13,6 +13,7 @@ from duecourse.base.masking import masked_error
 from duecourse.base.times import format_instant
 from duecourse.errors import DuecourseError, FieldError, InvalidInput, TaskDamaged, TaskNotFound, bounded
 from duecourse.guard.seals import Seals
+from duecourse.ledger.api_query import LEAST_INTERVAL_MS
 from duecourse.ledger.many_tasks import (
     MAX_LOOKS,
     MAX_PAGE,
@@ -27,7 +28,7 @@ from duecourse.ledger.many_tasks import (
     TaskFilter,
     deadline_ms,
 )
-from duecourse.ledger.operations import (
+from duecourse.ledger.operation_types import (
     BEYOND,
     MAX_ADD,
     QUOTAS,
@@ -39,7 +40,6 @@ from duecourse.ledger.operations import (
     TaskSnapshot,
     Version,
 )
-from duecourse.ledger.query import LEAST_INTERVAL_MS
 from duecourse.ledger.schedule import Purge, Purged
 from duecourse.ledger.task import (
     DEAD,

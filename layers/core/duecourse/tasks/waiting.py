@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from duecourse.base.batches import grouped
 from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable, WaitTimedOut
-from duecourse.ledger.operations import EndListener, Waited
+from duecourse.ledger.operation_types import EndListener, Waited
 from duecourse.ledger.task import DEFAULT_TENANT, Shard, Task
 
 if TYPE_CHECKING:

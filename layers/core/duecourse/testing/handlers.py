@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 from duecourse.app import App, Parts
 from duecourse.base.json_text import Json, dump_json
 from duecourse.base.times import parse_duration, parse_instant
-from duecourse.ledger.operations import Lease
+from duecourse.ledger.operation_types import Lease
 from duecourse.ledger.task import (
     DEFAULT_QUEUE,
     DEFAULT_TENANT,
@@ -39,8 +39,13 @@ REMAINING_S = 60
 TOKEN = "0" * 11 + "1" + "0" * 16
 LEASE_MS = 90_000
 
-AnyHandler: TypeAlias = Callable[[Task], Outcome | None] | Callable[[Any, Any], Any]
-"""A function made a handler by `@task_handler`, wrapped by other decorators or not; or a function of a Task alone."""
+AnyHandler: TypeAlias = (
+    Callable[[Task], Outcome | None] | Callable[[Task], Coroutine[Any, Any, Outcome | None]] | Callable[[Any, Any], Any]
+)
+"""A function made a handler by `@task_handler`, wrapped by other decorators or not; or a function of a Task alone.
+
+An async function is awaited.
+"""
 
 
 class TaskIdentity(TypedDict, total=False):

@@ -20,7 +20,7 @@ from duecourse.errors import CallFailed, FieldError, InvalidInput, InvocationRej
 from duecourse.guard.http_types import HttpAnswer, HttpRequest
 from duecourse.guard.seals import Wrapping
 from duecourse.ledger.embedded.ledger import BellSimulator, EmbeddedLedger, TravelClock
-from duecourse.ledger.operations import PRUNE, Swept
+from duecourse.ledger.operation_types import PRUNE, Swept
 from duecourse.ledger.reminder import Channel
 from duecourse.ledger.task import DEFAULT_TENANT, Outcome, Settlement, Shard, Span, Task, Trigger
 from duecourse.reminders.send import Message

@@ -24,7 +24,11 @@ def main(arguments: list[str] | None = None) -> int:
     add("--import", dest="imports", action="append", default=[], metavar="MODULE", help="a module with handlers")
     add("--queue", dest="queues", action="append", default=[], metavar="NAME", help="a queue to serve; default: all")
     add("--processes", type=int, default=1, help="number of processes; default 1")
-    add("--concurrency", type=int, help="tasks at a time in each process; default DUECOURSE_PARALLEL")
+    add(
+        "--concurrency",
+        type=int,
+        help="tasks at a time in each process; default DUECOURSE_PARALLEL, or 100 with async handlers alone",
+    )
     add("--store", default="", metavar="URL", help="URL of the store; default DUECOURSE_STORE")
     add("--health-port", type=int, metavar="PORT", help="port for /live and /ready; default: none")
     add(

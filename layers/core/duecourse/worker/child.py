@@ -31,8 +31,9 @@ from duecourse.ringing.bridge import SWITCH_S, Bridge
 from duecourse.ringing.bridge_event import Ring, shards_of
 from duecourse.ringing.dispatch import daemon
 from duecourse.running.drain import ContinuousDrain, DrainResult
+from duecourse.running.event_loop import ASYNC_PARALLEL, LOOP, cancels_after_s
 from duecourse.running.leases import LeaseExtender, LeaseState, ProcessLease
-from duecourse.running.run import STOPPED, Kind, is_suspect
+from duecourse.running.run import STOPPED, AsyncKind, Kind, is_suspect
 from duecourse.running.threads import Threads
 from duecourse.task_handlers import TaskHandler
 from duecourse.worker.isolated import IsolatedRunner
@@ -157,8 +158,8 @@ TICK_S = 60.0
 class WorkerProcess:
     """Serves the rings of a ledger in this process, from `start` to `stop`.
 
-    `queues` are the queues to serve; none: all. The `board` shows its leases. `isolated` runs a task whose process has
-    died before.
+    `queues` are the queues to serve; none: all. `concurrency` is the number of tasks that run at the same time, None
+    for the default. The `board` shows its leases. `isolated` runs a task whose process has died before.
 
     Raises InvalidSettings where the ledger has no bells, and StoreUnavailable where a cluster does not answer.
     """
@@ -170,6 +171,7 @@ class WorkerProcess:
         queues: Collection[str],
         board: Board,
         isolated: Callable[[Task], Settlement],
+        concurrency: int | None = None,
     ) -> None:
         self._app = app
         self._board = board
@@ -178,12 +180,17 @@ class WorkerProcess:
         self._own = frozenset(handlers)
         self._ends_at = inf
         self._extender = LeaseExtender(app.ledger)
-        self._threads = Threads(size_of(app, handlers))
+        self._threads = Threads(size_of(app, handlers, concurrency))
         kinds: dict[str, Kind] = _built_in(app)
         kinds.update({kind: partial(handler.run, app) for kind, handler in handlers.items()})
         kept = {kind: self._with_lease(run) for kind, run in kinds.items()}
+        awaited = {
+            kind: self._with_lease_async(partial(handler.run_async, app))
+            for kind, handler in handlers.items()
+            if handler.run_async
+        }
         # A kind of its own is never handed over, whatever the settings say.
-        runner = app.runner(kept.get, app.seals.opened, self._run_isolated)
+        runner = app.runner(kept.get, app.seals.opened, self._run_isolated, awaited.get)
         targets = app.targets_with(kept, own=handlers)
         self._drain = ContinuousDrain(app.ledger, runner, targets, self._threads, STEP_MS, app.fire, board)
         self._bridge = Bridge(app.open_bells(), self, in_flight=1)
@@ -222,14 +229,18 @@ class WorkerProcess:
     def stop(self, grace_s: float) -> bool:
         """Claim no more, release tasks that have not begun, and let running ones finish; False if some did not.
 
-        Tasks that still run after `grace_s` are released, due again at once: the process is to end then.
+        Async handlers that run still are cancelled shortly before. Tasks that still run after `grace_s` are released,
+        due again at once: the process is to end then.
         """
         self._ends_at = time.monotonic() + grace_s
         self._stopped.set()
         self._drain.stop()
         self._bridge.stop(grace_s)
-        self._parts["drain"].join(max(0.0, self._ends_at - time.monotonic()))
-        finished = not self._parts["drain"].is_alive()
+        drain = self._parts["drain"]
+        drain.join(cancels_after_s(self._ends_at - time.monotonic()))
+        LOOP.cancel(STOPPED)
+        drain.join(max(0.0, self._ends_at - time.monotonic()))
+        finished = not drain.is_alive()
         if not finished:
             count = self._extender.give_up(STOPPED)
             log.error("%d tasks run still after %g s: each runs again elsewhere", count, grace_s)
@@ -266,6 +277,15 @@ class WorkerProcess:
             running = self._with_signals(task)
             with self._extender.while_running(running), self._board.running(running):
                 return kind(running)
+
+        return run
+
+    def _with_lease_async(self, kind: AsyncKind) -> AsyncKind:
+        async def run(task: Task) -> Outcome | None:
+            running = self._with_signals(task)
+            async with self._extender.while_running(running):
+                with self._board.running(running):
+                    return await kind(running)
 
         return run
 
@@ -306,9 +326,13 @@ class WorkerProcess:
             self._faulty.set()
 
 
-def size_of(app: App, handlers: Mapping[str, TaskHandler]) -> int:
-    """Number of tasks that a process runs at the same time: no more than any of its handlers allows."""
-    return min([app.settings.parallel, *(handler.parallel for handler in handlers.values() if handler.parallel)])
+def size_of(app: App, handlers: Mapping[str, TaskHandler], concurrency: int | None = None) -> int:
+    """Number of tasks that a process runs at the same time: no more than any of its handlers allows.
+
+    The default is ASYNC_PARALLEL where all its handlers are async, else what is set for threads.
+    """
+    usual = ASYNC_PARALLEL if all(handler.run_async for handler in handlers.values()) else app.settings.parallel
+    return min([concurrency or usual, *(handler.parallel for handler in handlers.values() if handler.parallel)])
 
 
 def _built_in(app: App) -> dict[str, Kind]:
@@ -333,7 +357,8 @@ def main(text: str, board: str) -> int:
     try:
         app = PROCESS.app()
         isolated = IsolatedRunner(options, random.Random())
-        process = WorkerProcess(app, find_handlers(options.imports), options.queues, Board(int(board)), isolated.run)
+        handlers = find_handlers(options.imports)
+        process = WorkerProcess(app, handlers, options.queues, Board(int(board)), isolated.run, options.concurrency)
     except InvalidSettings as error:
         log.critical("wrong settings: %s", error)
         return WRONG

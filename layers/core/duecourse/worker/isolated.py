@@ -12,14 +12,16 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
+from math import inf
 from multiprocessing.connection import Connection, Pipe
-from threading import Thread
+from threading import Thread, Timer
 from types import FrameType
 from typing import Any
 
 from duecourse.app import PROCESS
 from duecourse.ledger.task import Lost, Settlement, Task
-from duecourse.running.run import killed, postpone
+from duecourse.running.event_loop import LOOP, cancels_after_s
+from duecourse.running.run import STOPPED, killed, postpone
 from duecourse.worker.options import STOPS, Options, find_handlers, log_to_stderr
 
 log = logging.getLogger("duecourse.worker")
@@ -59,12 +61,12 @@ class IsolatedRunner:
 
 def _answer(process: "Connection[Any, Any]", task: Task) -> Settlement:
     """Send the task, then changes of its time and its lease, until it is answered. Raises EOFError or OSError."""
-    left_ms = task.left_ms or (lambda: float("inf"))
+    left_ms = task.left_ms or (lambda: inf)
     bare = replace(task, left_ms=None, signal=None)
-    said = left_ms() < float("inf"), bool(task.lost)
+    said = left_ms() < inf, bool(task.lost)
     process.send((bare, left_ms(), said[1]))
     while not process.poll(LOOK_S):
-        now = left_ms() < float("inf"), bool(task.lost)
+        now = left_ms() < inf, bool(task.lost)
         if now != said:
             process.send((left_ms(), now[1]))
             said = now
@@ -96,6 +98,10 @@ class _ParentLink:
         self._ends_at = time.monotonic() + left_ms / 1_000
         if is_lost:
             self.lost.set()
+        if left_ms < inf:
+            cancelling = Timer(cancels_after_s(left_ms / 1_000), LOOP.cancel, [STOPPED])
+            cancelling.daemon = True
+            cancelling.start()
 
     def left_ms(self) -> float:
         return (self._ends_at - time.monotonic()) * 1_000

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from duecourse.base.times import Clock
 from duecourse.errors import StoreMisused
-from duecourse.ledger.embedded.server import EmbeddedRedis, Server
+from duecourse.ledger.embedded.in_process_redis import EmbeddedRedis, Server
 from duecourse.ledger.keys import ended_channel, keys_of
-from duecourse.ledger.operations import Waited
+from duecourse.ledger.operation_types import Waited
 from duecourse.ledger.sharding import Sharding
+from duecourse.ledger.store.completions import read_ended
 from duecourse.ledger.store.ledger import Ledger
-from duecourse.ledger.store.waits import read_ended
 from duecourse.ledger.task import Shard
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from duecourse.errors import OtherVersion, StoreInUse, StoreMisused, StoreUnavailable
-from duecourse.ledger.embedded.server import HASH, SET, Keyspace, ValueLocation
-from duecourse.ledger.embedded.server import number as as_number
+from duecourse.ledger.embedded.in_process_redis import HASH, SET, Keyspace, ValueLocation
+from duecourse.ledger.embedded.in_process_redis import number as as_number
 from duecourse.ledger.layout import VERSION, way_out
 
 # Files that a LevelDB folder needs, by its manifest; read without LevelDB, which deletes files when it opens a folder.

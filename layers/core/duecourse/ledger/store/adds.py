@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from duecourse.base.batches import SharedCalls, in_steps
 from duecourse.errors import Part, PartlyAdded, StoreFull, StoreMisused, StoreUnavailable
 from duecourse.ledger import script_codec
-from duecourse.ledger.operations import MAX_ADD, AddReply, Reply, UniqueCondition, check_count
+from duecourse.ledger.operation_types import MAX_ADD, AddReply, Reply, UniqueCondition, check_count
 from duecourse.ledger.record import (
     CALL,
     NO_ORIGIN,

@@ -18,7 +18,7 @@ from duecourse.errors import StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.ledger.connect import Client, answering_first, execute, name_of_node, node_of
 from duecourse.ledger.keys import FIELDS, Keys, bell_time, keys_of, ledger_key, settings_of, shards_key
 from duecourse.ledger.many_tasks import PagePosition
-from duecourse.ledger.operations import Away, answered
+from duecourse.ledger.operation_types import Away, answered
 from duecourse.ledger.queue import SLOT_MS, SLOTS, Stats, share
 from duecourse.ledger.record import UNREADABLE, body_field, lease_end, stored_id, unpack
 from duecourse.ledger.schedule import TENANT as SCHEDULES
@@ -37,7 +37,7 @@ from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import DEFAULT_TENANT, Shard, Task
 
 if TYPE_CHECKING:
-    from duecourse.ledger.task_log import TaskLog
+    from duecourse.ledger.task_log_lines import TaskLog
 
 # Places in cursors: the times of other tenants' tasks are encrypted in them.
 

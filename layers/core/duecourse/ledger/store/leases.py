@@ -12,7 +12,7 @@ import redis
 from duecourse.base.batches import in_steps
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger import script_codec
-from duecourse.ledger.operations import (
+from duecourse.ledger.operation_types import (
     MAX_CLAIM,
     NO_DELIVERIES,
     Away,

@@ -17,7 +17,7 @@ key except the bell has a TTL.
 A verb that must not be sent twice is in ONCE (`script_calls.py`), one that replicas must have in REPLICATED
 (`base.py`). One that writes nothing is in READS (`script_calls.py`), and in READ_ONLY of
 `tests/ledger/test_rules_nothing_left.py`. A command of Redis that no script used before belongs to Commands of
-`embedded/server.py` too. A verb that changes tasks calls the log; `task_log.py` names those that do not.
+`embedded/in_process_redis.py` too. A verb that changes tasks calls the log; `task_log_lines.py` names those that do not.
 """
 
 from duecourse.base.times import Clock
@@ -25,6 +25,7 @@ from duecourse.ledger.connect import Client
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.adds import AddOperations
 from duecourse.ledger.store.base import ScriptRunner
+from duecourse.ledger.store.completions import WaitOperations
 from duecourse.ledger.store.leases import LeaseOperations
 from duecourse.ledger.store.queues import QueueOperations, UpkeepOperations
 from duecourse.ledger.store.records import (
@@ -38,7 +39,6 @@ from duecourse.ledger.store.records import (
 )
 from duecourse.ledger.store.schedules import ScheduleOperations
 from duecourse.ledger.store.tasks import TaskOperations
-from duecourse.ledger.store.waits import WaitOperations
 
 
 class Ledger(

@@ -11,7 +11,7 @@ from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger import connect, script_calls
 from duecourse.ledger.connect import primaries_of
 from duecourse.ledger.keys import FIELDS, as_fields, settings_of
-from duecourse.ledger.operations import (
+from duecourse.ledger.operation_types import (
     FORGET_MS,
     LOOKED_AT,
     Away,

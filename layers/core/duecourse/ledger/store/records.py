@@ -14,7 +14,7 @@ from duecourse.ledger.keys import (
     rounds_key,
     seals_key,
 )
-from duecourse.ledger.operations import (
+from duecourse.ledger.operation_types import (
     KEPT_MS,
     PRUNE,
     Deployed,

@@ -14,7 +14,7 @@ from duecourse.base.ids import MARK
 from duecourse.errors import BeyondQuota, QuotaExceeded, StoreMisused, StoreUnavailable, TaskDamaged
 from duecourse.ledger import script_codec
 from duecourse.ledger.many_tasks import PAGE_BYTES, TaskFilter, record_size
-from duecourse.ledger.operations import BEYOND, MAX_FIRE, QUOTAS, Fired, Put, SchedulePage, Written, check_count
+from duecourse.ledger.operation_types import BEYOND, MAX_FIRE, QUOTAS, Fired, Put, SchedulePage, Written, check_count
 from duecourse.ledger.record import (
     UNREADABLE,
     pack_progress,

@@ -29,7 +29,7 @@ from duecourse.ledger.many_tasks import (
     fill_page,
     record_size,
 )
-from duecourse.ledger.operations import Move, Reply, TaskSnapshot, Version
+from duecourse.ledger.operation_types import Move, Reply, TaskSnapshot, Version
 from duecourse.ledger.queue import Throttle, ThrottleReason
 from duecourse.ledger.record import STATUSES, UNREADABLE, lease_end, stored_id, unpack
 from duecourse.ledger.script_calls import Scripts

@@ -1,7 +1,7 @@
 -- Schedules that are due, for whoever fires them: tenants take turns where more are due than one claim hands out.
 
 local SCHEDULES = '*' -- the tenant of schedules
-local MOST = 200 -- as ledger/operations.py
+local MOST = 200 -- as ledger/operation_types.py
 local FEW = 50 -- where more are due: a step with their occurrences is short, and the next tenant's turn comes soon
 local LOOK = 10000 -- ids that are looked through for those of other tenants: two milliseconds
 local AT_ONCE = 20 -- records that are read at a time, each of up to two KiB without its payload

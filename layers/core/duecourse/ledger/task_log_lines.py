@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from duecourse.base.times import format_instant, span
-from duecourse.ledger.operations import AddReply, Away, Begun, Claim, Lease, Move, Reply, Settled, Swept
+from duecourse.ledger.operation_types import AddReply, Away, Begun, Claim, Lease, Move, Reply, Settled, Swept
 from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, NewTask, Settlement, Shard, Task
 
 LOGGER = "duecourse.tasks"

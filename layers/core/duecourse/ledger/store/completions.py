@@ -16,7 +16,7 @@ from duecourse.base.times import DAY_MS
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger.connect import answering_first, check_primary_address
 from duecourse.ledger.keys import ended_channel
-from duecourse.ledger.operations import EndListener, Waited
+from duecourse.ledger.operation_types import EndListener, Waited
 from duecourse.ledger.record import stored_id
 from duecourse.ledger.redis_bells import translated
 from duecourse.ledger.script_calls import Scripts
