@@ -153,7 +153,7 @@ def _claim_and_settle_in_a_crowd(
     server: BenchServer, ledger: Ledger, pending: int, crowd: ProcessPoolExecutor
 ) -> Figure:
     """By workers beside one another, each a process of its own: what the store bears."""
-    each = pending // ROUNDS // WORKERS // BATCH * BATCH
+    each = max(BATCH, pending // ROUNDS // WORKERS // BATCH * BATCH)
     shard = _limited(ledger, ROUNDS * WORKERS * each)
 
     def in_a_crowd(work: Callable[..., int], *arguments: object) -> int:
