@@ -126,11 +126,14 @@ fix: setup ## format and what lint can mend
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
-bench: setup ## the figures, beside the machine's own limits
-	@$(PY) -m tests.bench
+bench: setup ## the figures, beside the machine's own limits (ARGS="--only ledger" for one part)
+	@$(PY) -m tests.bench $(ARGS)
 
-bench-peers: setup ## adds beside BullMQ, docket and Celery, in one run (npm and a venv of its own: .venv-peers, 120 MB)
-	@$(PY) -m tests.bench.peers
+bench-peers: setup ## client and worker beside BullMQ, docket, arq and Celery, in turn (npm and pip put them into .venv-peers, 200 MB)
+	@$(PY) -m tests.bench.peers $(ARGS)
+
+bench-report: setup ## both, written to docs/benchmarks.md with pictures: 20 minutes on an idle machine (ARGS="--only drain" for one part)
+	@$(PY) -m tests.bench.report $(ARGS)
 
 sam: setup .venv-sam/.ready ## what sam deploys: the template validated, linted, built and weighed (ARCH=arm64 or x86_64)
 	@SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam validate --lint
@@ -175,4 +178,4 @@ e2e: deployable ## the same against AWS_ENDPOINT_URL, or an account (DUECOURSE_E
 	@rm .venv-localstack/amplify-dynamodb-simulator-2.9.30.tgz
 	@touch $@
 
-.PHONY: deployable localstack e2e sam sam-test help setup rabbitmq demo up test test-matrix test-all check checks $(CHECKS:%=check-%) audit wheel reference fix bench bench-peers
+.PHONY: deployable localstack e2e sam sam-test help setup rabbitmq demo up test test-matrix test-all check checks $(CHECKS:%=check-%) audit wheel reference fix bench bench-peers bench-report

@@ -5,7 +5,6 @@ import random
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -17,8 +16,9 @@ from duecourse.running.task_event import tasks_event
 from duecourse.services.aws import LambdaInvoker
 from duecourse_local.harness.aws.account import CREDENTIALS
 from duecourse_local.harness.stack import Stack
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, in_rounds
 from tests.bench.server import BenchServer
+from tests.bench.stage import Measured
 from tests.support.probe import FUNCTION, Line, Probe
 from tests.support.wait import until
 
@@ -32,19 +32,19 @@ SETTINGS = {"DUECOURSE_WARM": f"PT{AHEAD_S}S", "DUECOURSE_WARM_IDLE": f"PT{IDLE_
 AIM, FIRST_AIM = "p50 ≤ 6, p99 ≤ 15", "≤ 30 ms"
 
 
-def figures(server: BenchServer, _pending: int) -> Iterator[Figure]:
+def figures(server: BenchServer, _pending: int) -> Measured:
     """The first task after `up`, a hundred a second, the first after an idle spell whose functions have ended."""
     with tempfile.TemporaryDirectory(prefix="duecourse-bench-") as folder:
         probe = Probe(Path(folder))
         with Stack(probe.options(SETTINGS, store=server.url)) as stack, connect(server.url) as client:
             os.environ.update(CREDENTIALS, AWS_ENDPOINT_URL_LAMBDA=stack.lambda_url)
             bench = _Bench(probe, Ledger(client), stack)
-            yield Figure("own function, the first task after up", _shown(bench.run(1, 1)), FIRST_AIM)
+            yield [Figure("own function, the first task after up", "", FIRST_AIM, _shown(bench.run(1, 1)))]
             bench.run(TASKS, OVER_MS)  # the processes that it takes are there after that
             late = _shown(bench.run(TASKS, OVER_MS))
-            yield Figure("own function, 100 tasks a second", late, AIM, f"an invocation alone: {bench.alone()}")
+            yield [Figure("own function, 100 tasks a second", "", AIM, late, f"an invocation alone: {bench.alone()}")]
             bench.idle()
-            yield Figure("own function, the first task after an idle spell", _shown(bench.run(1, 1)), FIRST_AIM)
+            yield [Figure("own function, the first task after an idle spell", "", FIRST_AIM, _shown(bench.run(1, 1)))]
 
 
 class _Bench:
@@ -93,8 +93,4 @@ class _Bench:
 
 
 def _shown(late_ms: list[float]) -> str:
-    ordered = sorted(late_ms)
-    if len(ordered) == 1:
-        return f"{ordered[0]:.1f} ms"
-    p50, p99 = (ordered[int(len(ordered) * share)] for share in (0.5, 0.99))
-    return f"p50 {p50:.1f} · p99 {p99:.1f} · max {ordered[-1]:.1f} ms ({len(ordered):,})"
+    return f"{late_ms[0]:.1f} ms" if len(late_ms) == 1 else in_rounds(late_ms)

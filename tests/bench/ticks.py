@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import redis
 
@@ -14,27 +14,27 @@ from duecourse.ringing.tick import Retention, Sweeper
 from duecourse.running.drain import Drainer, Limits
 from duecourse.running.run import Runner
 from duecourse.running.threads import Threads
-from tests.bench.figures import Figure
+from tests.bench.figures import ROUNDS, Figure, Rounds
 from tests.bench.ledger import Nobody
 from tests.bench.server import BenchServer
+from tests.bench.stage import Measured
 from tests.support.engine import fire_nothing, targets_of
 
 DAY_MS = 86_400_000
 SHARDS = (1, 1_000, 10_000)
 TENANTS = 10_000
-ROUNDS = 5
 RING = Shard("ring")
 
 
-def figures(server: BenchServer, _pending: int) -> Iterator[Figure]:
+def figures(server: BenchServer, _pending: int) -> Measured:
     """Each on an empty database; the ticks after one that swept every shard."""
     with connect(server.url) as client:
         assert isinstance(client, redis.Redis)
         for count in SHARDS:
             client.flushall()
-            yield _tick(client, count)
+            yield [_tick(client, count)]
         client.flushall()
-        yield _stats(client)
+        yield [_stats(client)]
 
 
 def _tick(client: redis.Redis, count: int) -> Figure:
@@ -52,7 +52,7 @@ def _tick(client: redis.Redis, count: int) -> Figure:
     tick()
     measured = _cost(client, tick)
     threads.close()
-    return Figure(f"tick over {count:,} idle shard{'s' if count > 1 else ''}", measured)
+    return Figure(f"tick over {count:,} idle shard{'s' if count > 1 else ''}", measured=measured)
 
 
 def _stats(client: redis.Redis) -> Figure:
@@ -62,19 +62,19 @@ def _stats(client: redis.Redis) -> Figure:
     while client.zcard("duecourse:{ring/0}:heads"):
         ledger.claim(RING, 1, lease_ms=60_000)
     name = f"stats of a shard in which {TENANTS:,} tenants take turns"
-    return Figure(name, _cost(client, lambda: ledger.stats(RING)), "≤ 5 ms of the server")
+    return Figure(name, "", "≤ 5 ms of the server", _cost(client, lambda: ledger.stats(RING)))
 
 
 def _cost(client: redis.Redis, work: Callable[[], object]) -> str:
-    """The server's own time, and that on the wall; the least of some rounds."""
+    """The server's own time, and that on the wall."""
     pairs = []
     for _ in range(ROUNDS):
         before, start = _server_ms(client), time.perf_counter()
         work()
         took_ms = (time.perf_counter() - start) * 1000
         pairs.append((_server_ms(client) - before, took_ms))
-    server_ms, wall_ms = (min(column) for column in zip(*pairs, strict=True))
-    return f"{server_ms:.1f} ms of the server, {wall_ms:.1f} ms in all"
+    server_ms, wall_ms = (Rounds(column).shown("{:.1f} ms") for column in zip(*pairs, strict=True))
+    return f"{server_ms} of the server, {wall_ms} in all"
 
 
 def _server_ms(client: redis.Redis) -> float:

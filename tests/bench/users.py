@@ -17,9 +17,9 @@ from duecourse.settings import Settings
 from duecourse.tasks.http import MAX_BATCH
 from duecourse_local.harness.options import Options, Precision
 from duecourse_local.harness.stack import Stack
-from tests.bench.figures import Figure, in_turn, lateness, per_second
-from tests.bench.ledger import PAYLOAD, ROUNDS
+from tests.bench.figures import PAYLOAD, ROUNDS, Figure, Rounds, in_turn, lateness_of
 from tests.bench.server import BenchServer
+from tests.bench.stage import Measured
 
 BODY: Any = json.loads(PAYLOAD)
 KIND, DELAY = "report", "PT1H"
@@ -31,12 +31,12 @@ REQUESTS = 1_000
 WARMING = 50
 
 
-def figures(server: BenchServer, _pending: int) -> Iterator[Figure]:
+def figures(server: BenchServer, _pending: int) -> Measured:
     """Each beside a no-op EVALSHA by redis-py, in turn."""
     with redis.Redis.from_url(server.url) as plain:
         plain.flushall()
         with PROCESS.using(App(Settings(store=server.url, targets=TARGETS))):
-            yield from _client(Client.from_env(), partial(_no_ops, plain, plain.script_load("return 1")))
+            yield list(_client(Client.from_env(), partial(_no_ops, plain, plain.script_load("return 1"))))
         plain.flushall()
         yield from _http(server.url)
 
@@ -53,15 +53,13 @@ def _client(client: Client, no_ops: Callable[[], int]) -> Iterator[Figure]:
         for work in works:
             work()
         limit, single, many, threads = in_turn(ROUNDS, *works)
-    beside = f"no-op EVALSHA {per_second(limit)}"
-    yield _row("Client.add, one by one", single, limit, "≥ 0.5 x no-op", beside)
-    yield _row(f"Client.add_many, {MAX_BATCH:,} at a time", many, limit, "≥ 5 x no-op", beside)
-    ratio = f"{per_second(threads)} = {threads / single:.2f} x one by one"
-    yield Figure(f"Client.add, {THREADS} threads on one client", ratio, "≥ 3 x one by one", beside)
-
-
-def _row(name: str, rate: float, limit: float, aim: str, beside: str) -> Figure:
-    return Figure(name, f"{per_second(rate)} = {rate / limit:.2f} x no-op", aim, beside)
+    no_op, alone = f"no-op EVALSHA {limit.per_second()}", f"one by one {single.per_second()}"
+    for name, own, other, unit, aim, beside in (
+        ("Client.add, one by one", single, limit, "no-op", "≥ 0.5", no_op),
+        (f"Client.add_many, {MAX_BATCH:,} at a time", many, limit, "no-op", "≥ 5", no_op),
+        (f"Client.add, {THREADS} threads on one client", threads, single, "one by one", "≥ 3", alone),
+    ):
+        yield Figure(name, own.beside(other).times(unit), f"{aim} x {unit}", own.per_second(), beside)
 
 
 def _one_by_one(client: Client, calls: int = CALLS) -> int:
@@ -81,7 +79,7 @@ def _threads(client: Client, crowd: ThreadPoolExecutor) -> int:
     return sum(crowd.map(partial(_one_by_one, client), [CALLS // 10] * THREADS))
 
 
-def _http(url: str) -> Iterator[Figure]:
+def _http(url: str) -> Measured:
     """Through the harness: its gateway, the function's own process and its runtime client."""
     environment = {"DUECOURSE_TARGETS": json.dumps(TARGETS)}
     options = Options(store=url, tick=0, precision=Precision.TICK, environment=environment)
@@ -89,11 +87,13 @@ def _http(url: str) -> Iterator[Figure]:
         task = {"kind": KIND, "payload": BODY, "delay": DELAY}
         post = partial(_post, http, f"{stack.api}/tasks", task, 201)
         batch = partial(_post, http, f"{stack.api}/tasks/batch", {"tasks": [task] * MAX_BATCH}, 200)
-        took_ms = [post() for _ in range(WARMING + REQUESTS)][WARMING:]
-        yield Figure("POST /tasks through the harness", lateness(took_ms), "p50 ≤ 4, p99 ≤ 10 ms", "one at a time")
-        took_ms = [batch() for _ in range(2 + 3 * ROUNDS)][2:]
-        rate = per_second(MAX_BATCH * 1000 / sorted(took_ms)[len(took_ms) // 2])
-        yield Figure(f"POST /tasks/batch of {MAX_BATCH:,} through the harness", rate, "≥ 15,000/s", "median")
+        for _ in range(WARMING):
+            post()
+        took_ms = lateness_of([[post() for _ in range(REQUESTS // ROUNDS)] for _ in range(ROUNDS)])
+        yield [Figure("POST /tasks through the harness", "", "p50 ≤ 4, p99 ≤ 10 ms", took_ms, "one at a time")]
+        batch()
+        rate = Rounds(MAX_BATCH * 1_000 / batch() for _ in range(2 * ROUNDS)).per_second()
+        yield [Figure(f"POST /tasks/batch of {MAX_BATCH:,} through the harness", "", "≥ 15,000/s", rate)]
 
 
 def _post(http: urllib3.PoolManager, url: str, body: object, expected: int) -> float:

@@ -1,7 +1,7 @@
 """How late, and whether at all, Redis tells that plain keys with a TTL expired: what watched keys can promise."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import redis
 
@@ -14,6 +14,7 @@ from duecourse.ledger.watched_keys import ExpiredKey, Pattern, Watchlist
 from duecourse.ringing.bridge_event import Ring
 from tests.bench.figures import Figure, lateness
 from tests.bench.server import BenchServer
+from tests.bench.stage import Measured
 
 COUNTS = (1_000, 10_000, 100_000)
 WATCH_S = 60.0
@@ -22,15 +23,15 @@ BURST_MS = 10_000
 FOREIGN = 50_000
 
 
-def figures(server: BenchServer, _pending: int) -> Iterator[Figure]:
+def figures(server: BenchServer, _pending: int) -> Measured:
     """Keys due evenly over an hour and over ten seconds, watched for a minute; then keys that nobody watches."""
     with connect(server.url) as client:
         for over_ms, words in ((HOUR_MS, "an hour"), (BURST_MS, "10 s")):
             for count in COUNTS:
                 client.flushall()
-                yield _measure(server, client, count, over_ms, f"{count:,} keys due over {words}")
+                yield [_measure(server, client, count, over_ms, f"{count:,} keys due over {words}")]
         client.flushall()
-        yield _cost_of_strangers(server, client)
+        yield [_cost_of_strangers(server, client)]
 
 
 class Notes:
@@ -56,7 +57,7 @@ def _measure(server: BenchServer, client: redis.Redis, count: int, over_ms: int,
         time.sleep(0.1)
     bridge.stop()
     due = sum(over_ms * n // count <= WATCH_S * 1000 for n in range(count))
-    return Figure(name, f"{lateness(notes.late)}; {len(notes.late) / due:.0%} of {due:,} in {WATCH_S:g} s")
+    return Figure(name, measured=f"{lateness(notes.late)}; {len(notes.late) / due:.0%} of {due:,} in {WATCH_S:g} s")
 
 
 def _cost_of_strangers(server: BenchServer, client: redis.Redis) -> Figure:
@@ -74,7 +75,8 @@ def _cost_of_strangers(server: BenchServer, client: redis.Redis) -> Figure:
     spent = time.perf_counter() - began
     hearing.close()
     bells.close()
-    return Figure("reading an expiry that nobody watches", f"{spent / FOREIGN * 1e6:.1f} µs", "thousands a second")
+    name = "reading an expiry that nobody watches"
+    return Figure(name, "", "thousands a second", f"{spent / FOREIGN * 1e6:.1f} µs")
 
 
 def _bridge(server: BenchServer, notes: Notes) -> Bridge:

@@ -22,7 +22,7 @@ from duecourse.ledger.queue import Rate
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Shard, Status
-from duecourse_local.doctor import targets, zones
+from duecourse_local.doctor import python_build, targets, zones
 from duecourse_local.doctor.finding import Finding, Level
 from duecourse_local.doctor.ledger import Examination
 from tests.support.commands import in_this_process, run
@@ -100,6 +100,32 @@ def test_time_zones_of_one_version_are_fine(tables: Path) -> None:
     assert [one.level for one in zones.examine()] == [Level.FINE]
     zoneinfo.reset_tzpath([])
     assert [one.level for one in zones.examine()] == [Level.FINE]
+
+
+TRAINED = "'--enable-shared' '--enable-optimizations' '--with-lto'"
+PLAIN = "'--prefix=/root/.pyenv/versions/3.11.7' '--enable-shared'"
+
+
+@pytest.mark.parametrize(
+    ("variables", "schemes", "optimised"),
+    [
+        ({"CONFIG_ARGS": TRAINED}, ("posix_prefix",), True),
+        ({"CONFIG_ARGS": PLAIN, "PY_CORE_CFLAGS": "-O3 -fprofile-use -fprofile-correction"}, ("posix_prefix",), True),
+        ({"CONFIG_ARGS": PLAIN}, ("posix_prefix",), False),
+        # Each build's own Makefile has the flags, whether it was trained or not.
+        ({"CONFIG_ARGS": PLAIN, "PGO_PROF_USE_FLAG": "-fprofile-use"}, ("posix_prefix",), False),
+        ({"CONFIG_ARGS": PLAIN, "PGO_PROF_USE_FLAG": ""}, ("posix_prefix", "deb_system"), True),
+        ({"CONFIG_ARGS": TRAINED, "Py_DEBUG": 1}, ("posix_prefix",), False),
+        ({}, ("nt",), True),
+    ],
+    ids=["option", "flags", "plain", "plain-with-the-flags-of-the-Makefile", "Debian", "debug", "Windows"],
+)
+def test_a_python_that_was_built_without_optimisation_is_noted(
+    variables: dict[str, Any], schemes: tuple[str, ...], *, optimised: bool
+) -> None:
+    [one] = python_build.examine(variables, schemes)
+    assert one.level is (Level.FINE if optimised else Level.NOTE)
+    assert ("--enable-optimizations" in one.fix) is not optimised
 
 
 def evict(client: redis.Redis) -> None:
@@ -344,6 +370,7 @@ def test_the_command_tells_what_it_found_and_answers_by_its_exit_code(client: re
     sick = in_this_process("doctor", "--store", server.url, "--json")
     assert sick.exit_code == 1
     [finding] = [one for one in json.loads(sick.stdout) if one["check"] == "eviction"]
+    assert python_build.CHECK in {one["check"] for one in json.loads(sick.stdout)}
     assert finding["level"] == "fault"
     assert "noeviction" in finding["fix"]
 

@@ -61,7 +61,8 @@ def doctor(
 ) -> None:
     """Find what loses tasks, stops them or makes them late, and say how to mend it. Nothing is changed.
 
-    The command examines servers, every task and index, bells, leases, ticks, functions, and this machine's time zones.
+    The command examines servers, every task and index, bells, leases, ticks and functions. This machine's time zones
+    and Python are looked at, too.
 
     The exit code is 1 if there is a fault or a warning.
 
@@ -85,7 +86,7 @@ def doctor(
 
 
 def _findings(settings: Settings, folder: Path, *, with_targets: bool) -> Iterator[Finding]:
-    from ..doctor import targets, zones
+    from ..doctor import python_build, targets, zones
     from ..doctor.ledger import Examination
 
     with (
@@ -103,6 +104,7 @@ def _findings(settings: Settings, folder: Path, *, with_targets: bool) -> Iterat
                 reported_at = time.monotonic()
             yield from findings
     yield from zones.examine()
+    yield from python_build.examine()
     if with_targets and settings.targets:
         yield from targets.examine(settings.targets, settings.lease_ms, timeouts(folder))
 

@@ -1,1 +1,1 @@
-"""Rivals beside duecourse: the same payload, a due time an hour off, one process each, in turn, in one run."""
+"""Other libraries beside duecourse: the same payload, one process each, in turn, in one run."""

@@ -1,52 +1,72 @@
-"""What the peers need, put into `.venv-peers` at the first run; what is not to be had is told."""
+"""What the peers need, put into `.venv-peers` at the first run; what is not to be had is said."""
 
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-
-from rich.console import Console
 
 from tests.support.project import ROOT
 
 FOLDER = ROOT / ".venv-peers"
 NODE = FOLDER / "node"
 HERE = Path(__file__).parent
-PINS = ROOT / "requirements" / "peers.txt"
+PINS = {
+    line.partition("==")[0].partition("[")[0]: line
+    for line in (ROOT / "requirements" / "peers.txt").read_text().splitlines()
+}
+"""The pin of each peer in Python: each has a venv of its own, for they want different clients of Redis."""
 BULLMQ = ("bullmq@6.7.0", "ioredis@5.11.1")
 """BullMQ, and the client of Redis that it is developed with."""
+
+Say = Callable[[str], object]
 
 
 class Lacking(Exception):
     """What a peer needs and this machine does not have."""
 
 
-def bullmq(console: Console) -> list[str]:
-    """The command that serves BullMQ's adds, but for the server's URL and the folder of its modules."""
+def bullmq(say: Say) -> tuple[str, ...]:
+    """BullMQ's program. Raises Lacking."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if not node or not npm:
         raise Lacking("it needs node and npm")
-    if not all((NODE / "node_modules" / name.partition("@")[0]).exists() for name in BULLMQ):
+    ready = NODE / ".ready"
+    if not ready.exists() or ready.read_text() != str(BULLMQ):
         NODE.mkdir(parents=True, exist_ok=True)
         install = [npm, "install", "--prefix", str(NODE), "--no-audit", "--no-fund", "--silent", *BULLMQ]
-        _run(console, " and ".join(BULLMQ), install)
-    return [node, str(HERE / "bullmq.mjs")]
+        _run(say, " and ".join(BULLMQ), install)
+        ready.write_text(str(BULLMQ))
+    return (node, str(HERE / "bullmq.mjs"), str(NODE))
 
 
-def python(console: Console) -> str:
-    """The Python that has docket and Celery."""
-    made, wanted = FOLDER / "bin" / "python", PINS.read_text()
-    ready = FOLDER / ".ready"
+def python(say: Say, name: str, module: str) -> tuple[str, ...]:
+    """The program of a peer in Python. Raises Lacking."""
+    folder, pin = FOLDER / name, PINS[name]
+    made, ready = folder / "bin" / "python", folder / ".ready"
+    wanted = f"{pin} {sys.version}"  # the same build of Python as ours has
     if not ready.exists() or ready.read_text() != wanted:
-        _run(console, "a venv", [sys.executable, "-m", "venv", str(FOLDER)])
-        install = [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run(console, " and ".join(wanted.split()), [*install, "-r", str(PINS)])
+        _run(say, "a venv", [sys.executable, "-m", "venv", "--clear", str(folder)])
+        _run(say, pin, [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", pin])
         ready.write_text(wanted)
-    return str(made)
+    return (str(made), "-m", f"{__package__}.{module}")
 
 
-def _run(console: Console, what: str, command: list[str]) -> None:
-    console.print(f"installing {what} into {FOLDER.name} …")
+def versions() -> str:
+    """The versions of the peers, as they are pinned, and of node."""
+    pins = [*PINS.values(), *(name.replace("@", "==") for name in BULLMQ)]
+    named = sorted(pin.replace("[redis]", "").replace("==", " ") for pin in pins)
+    return ", ".join([*named, *_node()])
+
+
+def _node() -> list[str]:
+    if not (node := shutil.which("node")):
+        return []
+    return [f"node {subprocess.run([node, '--version'], capture_output=True, text=True, check=True).stdout.strip()}"]
+
+
+def _run(say: Say, what: str, command: list[str]) -> None:
+    say(f"installing {what} into {FOLDER.name} …")
     done = subprocess.run(command, cwd=FOLDER.parent, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Lacking(f"{what} cannot be installed: {(done.stderr or done.stdout).strip()[-300:]}")

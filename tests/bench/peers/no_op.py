@@ -7,17 +7,17 @@ import redis
 from tests.bench.peers.turns import serve
 
 
-def main() -> None:
+def main(url: str) -> None:
     """Serve."""
-    client = redis.Redis.from_url(sys.argv[1])
+    client = redis.Redis.from_url(url)
     script = client.script_load("return 1")
 
     def one(count: int) -> None:
         for _ in range(count):
             client.evalsha(script, 0)
 
-    serve(one=one, many=one)
+    serve(one=one)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[2])

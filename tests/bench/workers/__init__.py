@@ -1,1 +1,0 @@
-"""Workers beside each other: ours and BullMQ's, as their users start them."""
