@@ -143,7 +143,7 @@ MAY_USE = {
 
 CATCH_ALLS = {
     "layers/core/duecourse/ringing/listener.py": 1,
-    "layers/core/duecourse/running/event_loop.py": 2,
+    "layers/core/duecourse/running/event_loop.py": 3,
     "layers/core/duecourse/running/threads.py": 2,
     "layers/core/duecourse/running/run.py": 2,
     "layers/core/duecourse/running/targets.py": 1,
