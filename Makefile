@@ -45,7 +45,7 @@ QUICK := -m "not deployed and not matrix and not slow"
 quick: setup ## all that runs in one process, on the ledger in memory, in about a minute (ARGS="..." for pytest)
 	@PYTHONHASHSEED=$$$$ $(SUITE) --numprocesses 3 $(QUICK) $(ARGS)
 
-test: setup ## every promise once, in about nine minutes on two idle cores (ARGS="..." for pytest)
+test: setup ## every promise once, in about seven minutes on two idle cores (ARGS="..." for pytest)
 	@PYTHONHASHSEED=$$$$ $(SUITE) --numprocesses 3 -m "not deployed and not matrix" $(ARGS)
 
 test-matrix: setup ## what make test leaves out: further stores and servers, full length, what only releases need
