@@ -115,7 +115,7 @@ class _Marking:
 MOST_KINDS = 64
 """Kinds that are remembered; those of one function are few."""
 FALL = 8
-"""Part by which a time falls towards a shorter run."""
+"""Part by which a usual time goes towards that of a shorter run; in a drain, of any run."""
 
 
 class RunTimes:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from duecourse.ledger.task import DEFAULT_TENANT, Ending, Settlement, Shard, Task
 from duecourse.running.event_loop import LOOP
-from duecourse.running.run import Runner, release
+from duecourse.running.run import FALL, MOST_KINDS, Runner, release
 from duecourse.running.targets import Targets
 
 # Threads on which tasks run. They live as long as the process, so that a warm drain starts none.
@@ -106,9 +106,6 @@ SHORT, QUICK = 2, 8
 
 INSTANT_S = 0.0002
 """Time of a run below which one thread works all: to hand a task to another one takes as long."""
-FALL = 8
-"""Part by which the usual time of a kind's runs goes towards that of the newest."""
-MOST_KINDS = 64
 RESCUE_S = 0.002
 """Time after which tasks that wait behind one that should have been instant get twice as many threads."""
 TURN_S = 0.005
