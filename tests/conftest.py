@@ -22,8 +22,8 @@ from duecourse.ledger import script_calls
 from duecourse.ledger.connect import connect
 from duecourse.ledger.embedded import in_process_redis as embedded_server
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.settings import parse
 from duecourse_local.cli.rabbitmq import RabbitMq
 from tests.support import open_sockets

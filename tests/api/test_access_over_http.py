@@ -8,7 +8,7 @@ import pytest
 
 from duecourse.api.authorization import Role
 from duecourse.app import PROCESS
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse_local.errors import HarnessError
 from duecourse_local.harness.aws import access
 from duecourse_local.harness.aws.access import Auth

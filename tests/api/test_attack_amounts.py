@@ -12,8 +12,8 @@ from duecourse.client.client import Client
 from duecourse.errors import InvalidInput
 from duecourse.ledger.connect import connect
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.reminder import MAX_TASKS, QUEUE
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.reminders.one_off import MAX_BYTES
 from duecourse.settings import Settings, parse
 from tests.support.brokers import sqs_event

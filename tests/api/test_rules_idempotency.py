@@ -5,7 +5,7 @@ import pytest
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import requests_keys
 from duecourse.ledger.operation_types import KEPT_MS, PRUNE, KeyedRequest, RequestState, SavedResponse
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from tests.support.clock import HandClock
 from tests.support.stores import servers
 

@@ -16,8 +16,8 @@ from duecourse.ledger.operation_types import (
     SavedResponse,
     Version,
 )
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import Every, Progress, Purge, Rule, Schedule
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Change, Ending, OnDuplicate, Status, Task
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, SHARD, add, bring, claim_one, new, settle, stored_task

@@ -14,9 +14,9 @@ from duecourse import open_ledger
 from duecourse.app import App, Parts, lazy
 from duecourse.errors import InvalidSettings
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import ThrottleReason
 from duecourse.ledger.reminder import Channel
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Shard, Task
 from duecourse.reminders.send import Letter, Message
 from duecourse.services.aws import LambdaInvoker

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from duecourse.ledger.connect import connect
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import NewTask
 from duecourse.running.task_event import tasks_event
 from duecourse.services.aws import LambdaInvoker

@@ -14,8 +14,8 @@ from duecourse.base.json_text import Json
 from duecourse.bridge import Bridge
 from duecourse.ledger.connect import connect
 from duecourse.ledger.operation_types import MAX_ADD
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.redis_bells import RedisBells
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Done, NewTask, Task
 from duecourse.ringing.bridge import LambdaRingHandler
 from duecourse.ringing.bridge_event import read_rings, shards_of

@@ -10,8 +10,8 @@ import redis
 from duecourse.base.ids import new_id
 from duecourse.ledger.connect import connect
 from duecourse.ledger.operation_types import MAX_ADD
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import Rate
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import DEFAULT_QUEUE, Done, Ending, NewTask, Settlement, Shard, Task
 from duecourse.running.drain import Drainer, Limits
 from duecourse.running.run import Kind, Runner

@@ -15,8 +15,8 @@ from duecourse.app import PROCESS, App
 from duecourse.base.ids import new_id
 from duecourse.client.client import Client
 from duecourse.ledger.connect import connect
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import Became, Cron, Every, Occurrence, Progress, Rule, Schedule
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import NewTask
 from duecourse.schedules.calendar import Calendar
 from duecourse.settings import Settings

@@ -9,9 +9,9 @@ from duecourse.base.ids import new_id
 from duecourse.ledger.connect import connect
 from duecourse.ledger.many_tasks import TaskFilter
 from duecourse.ledger.operation_types import MAX_ADD, MAX_CLAIM, Lease, Move
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.script_calls import load
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, Settlement, Shard, Status, Task
 from tests.bench.figures import HOUR_MS, PAYLOAD, Figure
 from tests.bench.server import BenchServer

@@ -8,10 +8,10 @@ import time
 from duecourse.base.ids import new_id
 from duecourse.bridge import Bridge
 from duecourse.ledger.connect import connect
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.redis_bells import RedisBells
 from duecourse.ledger.schedule import Every, Progress, Rule, Schedule
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, Settlement, Shard
 from duecourse.ringing.bridge import LambdaRingHandler
 from duecourse.schedules.calendar import Calendar

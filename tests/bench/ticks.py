@@ -8,7 +8,7 @@ import redis
 
 from duecourse.ledger.connect import connect
 from duecourse.ledger.operation_types import MAX_ADD
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import NewTask, Shard
 from duecourse.ringing.tick import Retention, Sweeper
 from duecourse.running.drain import Drainer, Limits

@@ -19,7 +19,7 @@ from duecourse.app import PROCESS
 from duecourse.guard.http_client import GuardedHttpClient
 from duecourse.ledger.api_query import QueryState
 from duecourse.ledger.connect import connect
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Shard
 from duecourse.settings import Settings
 from duecourse_local.harness.options import LOOPBACK

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from duecourse.ledger.operation_types import Move, Settled
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import (
     DEAD,
     ENDED,

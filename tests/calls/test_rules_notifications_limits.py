@@ -2,8 +2,8 @@
 
 import pytest
 
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import QueueChanges
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Status
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, add, bell, claim, new, settle, stored_task

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 from duecourse.ledger.api_query import Known, Query, QueryState, queue_of
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Again, Done, Drop, Outcome, Settlement, Shard, Task
 from duecourse.queries.verbs import Queries, QueryLimits
 from duecourse.running.run import Runner

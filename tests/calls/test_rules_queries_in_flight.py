@@ -1,6 +1,6 @@
 """Queries in flight in every store: so many of a tenant, each until it is dismissed or its time is over."""
 
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from tests.support.clock import HandClock
 
 FOR_MS = 10_000

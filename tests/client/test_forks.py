@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from duecourse.ledger.connect import connect
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from tests.support import redis_ledger
 from tests.support.drainer import ENVIRONMENT
 from tests.support.forking import CHILDREN, EACH, FORKS

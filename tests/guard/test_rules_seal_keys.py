@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from duecourse.ledger.operation_types import WrappedKey
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 
 FIRST, SECOND, THIRD = (WrappedKey(name, bytes([number]) * 40) for number, name in enumerate(("a1", "b2", "c3")))
 

@@ -7,9 +7,9 @@ import redis
 
 from duecourse.ledger.keys import keys_of, rounds_key, shards_key
 from duecourse.ledger.maintenance import Mend
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import QueueSettings, Rate
 from duecourse.ledger.redis_bells import RedisBells
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending
 from duecourse.ringing.tick import Retention, Sweeper
 from tests.support import redis_ledger

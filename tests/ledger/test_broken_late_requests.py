@@ -17,10 +17,10 @@ from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import FIXED
 from duecourse.ledger.many_tasks import Act, Bulk
 from duecourse.ledger.operation_types import KeyedRequest, Move, UniqueCondition, Waited, WrappedKey
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import Entry
 from duecourse.ledger.script_calls import READS, ServerTime, load, monotonic, verbs
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, OnDuplicate, Settlement, Shard, Status, Task
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, lease_of, new
 from tests.support.project import ROOT

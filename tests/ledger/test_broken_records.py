@@ -11,8 +11,8 @@ from duecourse.errors import StoreMisused, TaskDamaged
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.layout import VERSION
 from duecourse.ledger.operation_types import Delivery, Move, Reply, Settled
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.record import BEGUN, ENDED
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Status, Task
 from tests.support import redis_ledger
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle, stored_task

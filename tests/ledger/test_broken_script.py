@@ -11,8 +11,8 @@ from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.maintenance import Mend
 from duecourse.ledger.operation_types import Move
-from duecourse.ledger.store import base
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations import base
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate
 from tests.support import redis_ledger
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, claim, new, settle, stored_task

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from duecourse.ledger.connect import connect
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ringing.tick import Retention, Sweeper
 from duecourse_local.doctor.finding import Level
 from duecourse_local.doctor.ledger import Examination

@@ -8,7 +8,7 @@ import redis
 
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.operation_types import Delivery, Move, Reply
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, Status, Task
 from tests.support import redis_ledger
 from tests.support.earlier_ledger import EarlierLedger

@@ -5,7 +5,7 @@ import logging
 import pytest
 import redis
 
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ringing.tick import Retention, Sweeper
 from tests.support.engine import MARGIN_MS, ample, engine
 from tests.support.ledger import new

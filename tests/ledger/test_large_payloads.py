@@ -12,7 +12,7 @@ from duecourse.ledger.connect import Client
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.many_tasks import TaskFilter
 from duecourse.ledger.operation_types import Move, Reply, Settled
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, Status, Task
 from tests.support import redis_ledger
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle, stored_task

@@ -16,7 +16,7 @@ from duecourse.ledger import script_codec as redis_wire
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.many_tasks import TaskFilter
 from duecourse.ledger.operation_types import Delivery, Lease, Move
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import POLICY, Ending, OnDuplicate, RetryPolicy, Run, Settlement, Task
 from tests.support import redis_ledger
 from tests.support.clock import HandClock

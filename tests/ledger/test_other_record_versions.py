@@ -12,7 +12,7 @@ from duecourse.ledger.layout import VERSION
 from duecourse.ledger.maintenance import Mend, Reshard
 from duecourse.ledger.many_tasks import TaskFilter
 from duecourse.ledger.operation_types import Move
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, Task
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, stored_task
 from tests.support.schedules import put

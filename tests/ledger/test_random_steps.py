@@ -22,6 +22,7 @@ from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.layout import INSIDE
 from duecourse.ledger.many_tasks import Act, Bulk
 from duecourse.ledger.operation_types import Delivery, Fired, Lease, Move, Outlook
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import (
     NEVER,
     Became,
@@ -36,7 +37,6 @@ from duecourse.ledger.schedule import (
     backfill_id,
     occurrence_id,
 )
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import (
     Apart,
     Ending,

@@ -11,9 +11,9 @@ import redis
 from duecourse.errors import InvalidInput, StoreMisused, StoreUnavailable
 from duecourse.ledger.connect import connect
 from duecourse.ledger.operation_types import MAX_ADD, AddReply, Reply
+from duecourse.ledger.operations.adds import PIECE_AHEAD
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.adds import PIECE_AHEAD
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import NewTask, OnDuplicate
 from tests.support.ledger import LATER_MS, SHARD, new
 from tests.support.proxies import LossyProxy, load_scripts

@@ -3,7 +3,7 @@
 import redis
 
 from duecourse.ledger.keys import keys_of
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from tests.support.ledger import SHARD, claim, new
 from tests.support.redis_ledger import check
 

@@ -23,9 +23,9 @@ from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger.connect import Login, NodePool, connect, node_of, open_client, primaries_of, refresh_slots
 from duecourse.ledger.keys import keys_of, shards_key
 from duecourse.ledger.operation_types import Reply
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.script_calls import translate
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, new, stored_task
 from tests.support.redis_cluster import ClusterServers
 from tests.support.wait import until

@@ -11,10 +11,10 @@ from duecourse.ledger import script_codec
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import FIXED, Keys, keys_of
 from duecourse.ledger.layout import INSIDE, VERSION
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.record import pack_schedule, stored_schedule
 from duecourse.ledger.schedule import NEVER, TENANT
 from duecourse.ledger.script_calls import load
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import DEFAULT_TENANT, Ending, NewTask
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, new, settle

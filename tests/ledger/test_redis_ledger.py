@@ -18,10 +18,10 @@ from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import FIXED, keys_of, ledger_key, made_key, makers_key, shards_key
 from duecourse.ledger.many_tasks import PagePosition, TaskFilter
 from duecourse.ledger.operation_types import MAX_ADD, MAX_CLAIM, KeyedRequest, Move, Reply, Settled
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.script_calls import Request
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, OnDuplicate, Shard, Status
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim, ending, lease_of, new, settle, stored_task
 from tests.support.proxies import LossyProxy, load_scripts

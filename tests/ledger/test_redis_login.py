@@ -14,9 +14,9 @@ from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.maintenance import Mend, Reshard
 from duecourse.ledger.operation_types import Settled
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.redis_login import USER, Rights
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Shard
 from duecourse.ledger.watched_keys import Pattern, Watch
 from tests.support.bridges import NAMESPACE, Recorder, bell_setter, bridging

@@ -9,8 +9,8 @@ import pytest
 from duecourse.errors import StoreUnavailable
 from duecourse.ledger.connect import connect
 from duecourse.ledger.operation_types import AddReply, Delivery, Move, Reply, Settled
-from duecourse.ledger.store.leases import LostClaim
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.leases import LostClaim
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Apart, Change, Ending, OnDuplicate, RetryPolicy, Status, Task
 from tests.support.clock import HandClock
 from tests.support.ledger import (

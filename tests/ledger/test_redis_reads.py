@@ -13,7 +13,7 @@ from duecourse.ledger.connect import connect
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.many_tasks import TaskFilter
 from duecourse.ledger.operation_types import Move
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import OnDuplicate, Shard
 from tests.support.clock import HandClock
 from tests.support.ledger import new

@@ -10,8 +10,8 @@ import redis
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.layout import INSIDE, VERSION
 from duecourse.ledger.operation_types import Move
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.record import ENTRY_HEAD, FRONT, unpack
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Action, Change, Ending, Entry, OnDuplicate, Task
 from tests.support.ledger import SHARD, add, claim, claim_one, lease_of, settle, stored_task
 from tests.support.python_record import StoredRecord, decode, encode, pack_entry

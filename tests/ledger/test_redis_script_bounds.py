@@ -9,11 +9,11 @@ import redis
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.many_tasks import Deaths, TaskFilter
 from duecourse.ledger.operation_types import MAX_CLAIM, Move, Reply, Settled, UniqueCondition
+from duecourse.ledger.operations.base import ScriptRunner
+from duecourse.ledger.operations.ledger import Ledger
+from duecourse.ledger.operations.tasks import MEMBERS
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.base import ScriptRunner
-from duecourse.ledger.store.ledger import Ledger
-from duecourse.ledger.store.tasks import MEMBERS
 from duecourse.ledger.task import Ending, NewTask, OnDuplicate, Task
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, ending, lease_of, new

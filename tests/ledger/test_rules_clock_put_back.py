@@ -9,6 +9,7 @@ import pytest
 from duecourse.base.times import DAY_MS
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.operation_types import Fired, Move, Put
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import (
     AT_ADD,
     NEVER,
@@ -22,7 +23,6 @@ from duecourse.ledger.schedule import (
     Schedule,
     occurrence_id,
 )
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Status
 from duecourse.schedules.calendar import Calendar
 from duecourse.schedules.firing import Firer

@@ -15,13 +15,13 @@ from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.keys import keys_of, shards_key
 from duecourse.ledger.many_tasks import Act, Bulk
 from duecourse.ledger.operation_types import FORGET_MS, Delivery, Move, Waited
+from duecourse.ledger.operations.base import ScriptRunner
+from duecourse.ledger.operations.completions import TRAVELLING_MS
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import QueueSettings, Rate
 from duecourse.ledger.schedule import TENANT as SCHEDULES
 from duecourse.ledger.schedule import Overlap
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.base import ScriptRunner
-from duecourse.ledger.store.completions import TRAVELLING_MS
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, OnDuplicate, RetryPolicy, Shard, Status, Task
 from tests.support.clock import HandClock
 from tests.support.empty_ledger import STAY

@@ -9,9 +9,9 @@ from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.maintenance import Mend, Mended
 from duecourse.ledger.operation_types import Delivery, Move
+from duecourse.ledger.operations.base import LOOK_AT_EACH, ScriptRunner
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.base import LOOK_AT_EACH, ScriptRunner
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, Status, Task
 from tests.support import redis_ledger
 from tests.support.clock import HandClock

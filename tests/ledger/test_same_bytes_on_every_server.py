@@ -22,8 +22,8 @@ from duecourse.ledger.embedded.leveldb import LevelDisk
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.many_tasks import TaskFilter
 from duecourse.ledger.operation_types import Delivery, KeyedRequest, Lease, Move
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import Rate
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, RetryPolicy
 from tests.support import schedules
 from tests.support.clock import START, HandClock

@@ -15,9 +15,9 @@ from duecourse.ledger.keys import deployed_key, keys_of, made_key, makers_key, s
 from duecourse.ledger.maintenance import Mend
 from duecourse.ledger.many_tasks import Act, Bulk, Deaths, TaskFilter
 from duecourse.ledger.operation_types import FORGET_MS, MAX_ADD, MAX_CLAIM, Delivery, Move
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import Progress
 from duecourse.ledger.script_calls import load
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Apart, Ending, Status
 from tests.support.clock import START, HandClock
 from tests.support.ledger import LEASE_MS, SHARD, ending, lease_of, new

@@ -7,7 +7,7 @@ import pytest
 from duecourse import open_ledger
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.operation_types import Delivery, Move
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy
 from duecourse.ledger.task_log_lines import LOGGER, MOST, TaskLog
 from duecourse.settings import parse

@@ -15,9 +15,9 @@ from duecourse.ledger.connect import Client, connect
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.many_tasks import Act, Bulk
 from duecourse.ledger.operation_types import KeyedRequest, KeyedTry, Put, UniqueCondition, WrappedKey
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.reminder import QUEUE, Channel, Recipient, Reminder, Series
 from duecourse.ledger.schedule import RRule, Rule, occurrence_id
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Shard, Status
 from duecourse.reminders.one_off import OneOffReminders
 from duecourse.reminders.verbs import Reminders

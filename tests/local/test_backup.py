@@ -15,12 +15,12 @@ from duecourse.errors import InvalidInput
 from duecourse.ledger.keys import keys_of, seals_key
 from duecourse.ledger.layout import VERSION
 from duecourse.ledger.operation_types import Delivery, Reply, Settled, WrappedKey
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import QueueSettings, Rate
 from duecourse.ledger.record import HEAD as RECORD
 from duecourse.ledger.reminder import QUEUE, Channel, Recipient, Reminder
 from duecourse.ledger.schedule import Entry, FileState, Fold, Gap
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, Shard, Status, Task
 from duecourse.settings import Settings
 from duecourse.tasks.http import show_task

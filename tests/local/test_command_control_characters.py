@@ -10,8 +10,8 @@ import pytest
 from typer.testing import Result
 
 from duecourse.ledger.connect import connect
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import AT_ADD, Every, Rule, Schedule
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending
 from duecourse.settings import parse
 from duecourse_local.cli import schedules

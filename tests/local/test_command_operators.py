@@ -26,8 +26,8 @@ from duecourse.api.authorization import Role
 from duecourse.app import App
 from duecourse.base.times import to_ms
 from duecourse.ledger.connect import connect
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import AT_ADD, Every, Overlap, Rule, Schedule
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, RetryPolicy, Status
 from duecourse.queues.http import MAX_PAGE
 from duecourse.routes import serve

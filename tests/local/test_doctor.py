@@ -18,9 +18,9 @@ from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of, rounds_key, shards_key
 from duecourse.ledger.layout import VERSION
 from duecourse.ledger.many_tasks import Act, Bulk
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import Rate
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Shard, Status
 from duecourse_local.doctor import python_build, targets, zones
 from duecourse_local.doctor.finding import Finding, Level

@@ -8,7 +8,7 @@ import redis
 from duecourse.errors import CallFailed
 from duecourse.guard.http_types import HttpAnswer, HttpRequest
 from duecourse.ledger.operation_types import FORGET_MS
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ringing.tick import PARTS, Retention, Sweeper
 from duecourse.settings import Settings, parse
 from duecourse_local.harness.environment import TENANTS

@@ -14,9 +14,9 @@ from duecourse.errors import StoreUnavailable
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.maintenance import Reshard
 from duecourse.ledger.operation_types import Reply
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import Quotas, quotas_text
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, Shard
 from tests.support import redis_ledger
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, ending, new
@@ -111,7 +111,7 @@ def test_a_new_queue_has_its_deployments_quotas_after_a_first_add_that_replicas_
 
 ADDING = """
 import redis
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from tests.queues.test_broken_quotas import WIDE, mine
 ledger = Ledger(redis.Redis.from_url({url!r}), quotas=WIDE)
 print("ready", flush=True)

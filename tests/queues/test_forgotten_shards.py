@@ -9,10 +9,10 @@ import redis
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger.keys import keys_of, leaving_key
 from duecourse.ledger.operation_types import FORGET_MS, Reply, Swept
+from duecourse.ledger.operations.base import ScriptRunner
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import QueueSettings, Rate
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.base import ScriptRunner
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Shard
 from tests.support.clock import HandClock
 from tests.support.ledger import ending, new

@@ -7,8 +7,8 @@ import redis
 
 from duecourse.errors import StoreMisused
 from duecourse.ledger.operation_types import MAX_ADD
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Settlement
 from duecourse.queues.verbs import Queues
 from tests.support.ledger import LEASE_MS, SHARD, new

@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from duecourse.ledger.keys import keys_of
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, claim, new
 

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from duecourse.base.value_classes import as_dict
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.operation_types import Move
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import QueueSettings, Rate, apply_changes
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, RetryPolicy, Task
 from tests.support import redis_ledger
 from tests.support.clock import HandClock

@@ -12,7 +12,7 @@ from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.layout import INSIDE
 from duecourse.ledger.operation_types import Delivery, Move
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, RetryPolicy, Task
 from tests.support import redis_ledger
 from tests.support.clock import HandClock

@@ -18,10 +18,10 @@ from duecourse.ledger.layout import VERSION
 from duecourse.ledger.maintenance import BATCH, Reshard, Scan
 from duecourse.ledger.many_tasks import TaskFilter
 from duecourse.ledger.operation_types import Move
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.script_calls import Scripts
 from duecourse.ledger.script_codec import MAX_PIECE_BYTES
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, RetryPolicy, Shard, Status, Task, is_notification
 from tests.support import redis_ledger
 from tests.support.crashes import Crash, CrashingReshard, crashing_reshards

@@ -9,9 +9,9 @@ from duecourse.ledger.connect import Client
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.maintenance import Reshard
 from duecourse.ledger.operation_types import Reply
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import QueueSettings, Rate
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Shard
 from tests.support import redis_ledger
 from tests.support.ledger import LEASE_MS, ending, new

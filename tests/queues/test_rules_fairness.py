@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from duecourse.ledger.operation_types import MAX_ADD
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, claim, ending, new

@@ -6,7 +6,7 @@ import pytest
 
 from duecourse.ledger.many_tasks import TaskFilter
 from duecourse.ledger.operation_types import Delivery, Move
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Status, Task
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, claim, ending, new, settle, stored_task

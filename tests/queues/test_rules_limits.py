@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from duecourse.ledger.operation_types import Move
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import Rate
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Task
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, bell, claim, claim_one, ending, lease_of, new, settle

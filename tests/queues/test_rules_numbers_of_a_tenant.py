@@ -1,8 +1,8 @@
 """One tenant's part of a queue in numbers: its own, whatever the others have."""
 
 from duecourse.ledger.operation_types import LOOKED_AT, Move
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import QueueSettings, Stats
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import BY_LENGTH, Ending, Shard
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, ending, new

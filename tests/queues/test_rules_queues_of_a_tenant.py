@@ -4,7 +4,7 @@ import pytest
 
 from duecourse.errors import QuotaExceeded
 from duecourse.ledger.operation_types import FORGET_MS, Reply
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import NewTask
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, new

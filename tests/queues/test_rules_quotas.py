@@ -8,9 +8,9 @@ from duecourse.ledger.keys import keys_of
 from duecourse.ledger.layout import INSIDE
 from duecourse.ledger.many_tasks import Act, Bulk
 from duecourse.ledger.operation_types import FORGET_MS, AddReply, Move, Reply, UniqueCondition
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import Quotas, quotas_text
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, OnDuplicate, Shard, Status, Task
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, ending, new

@@ -8,9 +8,9 @@ import pytest
 from duecourse.base.value_classes import as_dict
 from duecourse.errors import InvalidInput
 from duecourse.ledger.operation_types import FORGET_MS
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import DEFAULT_PRIORITY, QueueChanges, QueueSettings, Rate, quantile
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Shard
 from tests.support.clock import HandClock
 from tests.support.lateness import bucket_of

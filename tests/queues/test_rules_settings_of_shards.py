@@ -10,9 +10,9 @@ import pytest
 
 from duecourse.errors import StoreUnavailable
 from duecourse.ledger.keys import keys_of
+from duecourse.ledger.operations.ledger import Ledger
+from duecourse.ledger.operations.queues import RECORD
 from duecourse.ledger.queue import QueueChanges, QueueSettings, Rate, apply_changes, share
-from duecourse.ledger.store.ledger import Ledger
-from duecourse.ledger.store.queues import RECORD
 from duecourse.ledger.task import Shard
 from duecourse.queues.http import show_queue
 from duecourse.queues.verbs import Queues

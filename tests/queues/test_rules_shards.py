@@ -5,8 +5,8 @@ from zlib import crc32
 import pytest
 
 from duecourse.ledger.operation_types import Move, Reply, Settled, UniqueCondition
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, Shard, Status
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, ending, lease_of, new

@@ -2,8 +2,8 @@
 
 import pytest
 
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import QueueChanges, Rate, Throttle, ThrottleReason
-from duecourse.ledger.store.ledger import Ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, claim, new
 

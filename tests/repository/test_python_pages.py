@@ -13,7 +13,7 @@ import redis
 import duecourse
 from duecourse import Client, ReminderClient, ScheduleClient
 from duecourse.app import PROCESS, App
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.settings import BUILT_IN, Settings
 from tests.support.ledger import bring
 from tests.support.redis_server import RedisServer

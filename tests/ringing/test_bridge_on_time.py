@@ -8,7 +8,7 @@ import pytest
 from duecourse.base.json_text import Json
 from duecourse.errors import InvocationRejected
 from duecourse.ledger.connect import connect
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import NewTask, Shard
 from tests.support.bridges import NAMESPACE, BellSetter, Recorder, bell_setter, bridging
 from tests.support.redis_server import FLOOR, RedisServer, need

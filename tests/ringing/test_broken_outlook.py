@@ -5,7 +5,7 @@ import redis
 
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger.keys import keys_of
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Shard
 from duecourse.ringing.tick import AT_A_TIME, Retention, Sweeper
 from tests.support.engine import MARGIN_MS, ample, engine

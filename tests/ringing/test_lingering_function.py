@@ -14,7 +14,7 @@ import pytest
 from duecourse.errors import InvalidSettings, StoreUnavailable
 from duecourse.ledger.connect import connect
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import NewTask, Shard, Task, Trigger
 from duecourse.settings import Settings
 from tests.support.engine import Lambda

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from duecourse.ledger.connect import connect
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import DEFAULT_QUEUE, NewTask, Shard, Status, Task
 from tests.support.drainer import NAMESPACE
 from tests.support.lingering import MARGIN_MS, Open, countdown, lingering

@@ -15,7 +15,7 @@ from duecourse.errors import StoreFull, StoreMisused
 from duecourse.ledger.connect import connect
 from duecourse.ledger.many_tasks import TaskFilter
 from duecourse.ledger.operation_types import Delivery, Settled
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Shard, Status
 from tests.support import redis_ledger
 from tests.support.clock import HandClock

@@ -3,7 +3,7 @@
 import pytest
 
 from duecourse.ledger.operation_types import Move
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, RetryPolicy
 from tests.support.clock import START, HandClock
 from tests.support.ledger import (

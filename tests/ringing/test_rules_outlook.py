@@ -3,7 +3,7 @@
 import pytest
 
 from duecourse.ledger.operation_types import Delivery, Move, Outlook
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, Shard
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, bring, claim, new, settle

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, claim, new
 

@@ -11,7 +11,7 @@ import pytest
 from duecourse.ledger.connect import connect
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.operation_types import Delivery
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import DEFAULT_QUEUE, FENCE_DIGITS, NewTask, Shard, Task
 from tests.support.matrix import MATRIX
 from tests.support.redis_server import REDIS, RedisServer

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from duecourse.ledger.operation_types import MAX_CLAIM, Claim, Settled
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Shard, Status
 from tests.support.clock import HandClock
 from tests.support.lateness import bucket_of

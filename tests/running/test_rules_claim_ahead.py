@@ -3,7 +3,7 @@
 import pytest
 
 from duecourse.ledger.operation_types import Settled
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Status
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bell, claim, claim_one, lease_of, new, settle, stored_task

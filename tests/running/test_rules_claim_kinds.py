@@ -3,8 +3,8 @@
 from collections.abc import Collection
 
 from duecourse.ledger.operation_types import Claim, Delivery, Move
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import ThrottleReason
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Status, Task
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, ending, new, settle, stored_task

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from duecourse.ledger.operation_types import Begun, Claim, Delivery, Lease, Move, Reply, Settled
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import ThrottleReason
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, RetryPolicy, Run, Status, Task
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, add, claim_one, ending, lease_of, new, settle, stored_task

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from duecourse.ledger.operation_types import Claim, Delivery, Lease, Swept
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import SLOT_MS, SLOTS
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, RetryPolicy, Status
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, claim, claim_one, lease_of, new, settle, stored_task

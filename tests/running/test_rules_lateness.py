@@ -3,7 +3,7 @@
 import pytest
 
 from duecourse.ledger.operation_types import Delivery, Settled
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, Task
 from tests.support.clock import HandClock
 from tests.support.lateness import bucket_of

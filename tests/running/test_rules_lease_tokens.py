@@ -7,7 +7,7 @@ import pytest
 
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.operation_types import MAX_CLAIM, Begun, Delivery, Lease, Settled
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import DEFAULT_QUEUE, FENCE_DIGITS, Ending, Settlement, Status, Task
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, claim, lease_of, new, settle, stored_task

@@ -6,7 +6,7 @@ import pytest
 
 from duecourse.base.times import DAY_MS, MAX_DURATION_MS
 from duecourse.ledger.operation_types import Lease, Settled, Swept
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import FENCE_DIGITS, Ending, RetryPolicy, Settlement, Status
 from tests.support.clock import HandClock
 from tests.support.ledger import (

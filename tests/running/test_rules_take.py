@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from duecourse.ledger.operation_types import Settled
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import QueueChanges, Rate
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Status, Trigger
 from tests.support.clock import HandClock
 from tests.support.lateness import bucket_of

@@ -13,7 +13,7 @@ from duecourse.ledger.connect import connect
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.many_tasks import MAX_PAGE, PagePosition, TaskFilter
 from duecourse.ledger.operation_types import MAX_ADD
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Settlement, Status, Task
 from duecourse.running.drain import Drainer, Limits
 from duecourse.running.task_event import decode_tasks

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from duecourse.base.times import parse_instant
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from tests.support.clock import HandClock
 from tests.support.firing import Times, by_schedule, mixed, oracle_times, put_all, working
 from tests.support.matrix import LENGTHY, in_turn

@@ -7,8 +7,8 @@ import pytest
 import redis
 
 from duecourse.base.json_text import Json
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import Every, Progress, Rule
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ringing.bridge_event import read_rings, shards_of
 from tests.ringing.test_bridge_on_time import ON_TIME_MS
 from tests.support.bridges import NAMESPACE, bridging

@@ -8,10 +8,10 @@ import pytest
 
 from duecourse.errors import QuotaExceeded
 from duecourse.ledger.operation_types import Fired, Put
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import Quotas, quotas_text
 from duecourse.ledger.schedule import NEVER, Became, Every, Firing, Missed, Overlap, Purge, Purged, Rule, backfill_id
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Status
 from duecourse.schedules.calendar import Calendar
 from duecourse.schedules.firing import Firer

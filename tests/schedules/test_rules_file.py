@@ -8,6 +8,7 @@ import pytest
 
 from duecourse.errors import FieldError, InvalidInput, QuotaExceeded
 from duecourse.ledger.operation_types import Put
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import (
     AT_ADD,
     Cron,
@@ -21,7 +22,6 @@ from duecourse.ledger.schedule import (
     ScheduleFile,
     key_of,
 )
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import DEFAULT_TENANT
 from duecourse.schedules.calendar import Calendar
 from duecourse.schedules.file import SETTLED_MS, ScheduleFiles

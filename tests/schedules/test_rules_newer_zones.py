@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import (
     AT_ADD,
     NEVER,
@@ -21,7 +22,6 @@ from duecourse.ledger.schedule import (
     Schedule,
     StoredSchedule,
 )
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.schedules.calendar import Calendar
 from duecourse.schedules.firing import Firer
 from duecourse.schedules.tzdata_update import TzdataUpdater, recomputed

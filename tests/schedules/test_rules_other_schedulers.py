@@ -10,6 +10,7 @@ from duecourse import errors
 from duecourse.app import App, Parts
 from duecourse.base.times import parse_instant
 from duecourse.ledger.operation_types import Fired
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import (
     Cron,
     Every,
@@ -22,7 +23,6 @@ from duecourse.ledger.schedule import (
     StoredSchedule,
     occurrence_id,
 )
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Done, Drop, Status, Task
 from duecourse.schedules.firing import Firer
 from duecourse.settings import Settings

@@ -10,6 +10,7 @@ from duecourse.client.client import Client
 from duecourse.errors import BeyondQuota, InvalidInput, QuotaExceeded, ScheduleExists
 from duecourse.ledger.many_tasks import Act, Bulk, TaskFilter
 from duecourse.ledger.operation_types import Delivery, Fired, Move, Put, Reply, UniqueCondition
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import Quotas, Rate, quotas_text
 from duecourse.ledger.schedule import (
     NEVER,
@@ -31,7 +32,6 @@ from duecourse.ledger.schedule import (
     occurrence_id,
 )
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, RetryPolicy, Shard, Status, Task
 from duecourse.schedules.calendar import Calendar
 from duecourse.schedules.verbs import Schedules

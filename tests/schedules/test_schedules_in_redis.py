@@ -14,6 +14,7 @@ from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.maintenance import Mend, Mended, Reshard
 from duecourse.ledger.operation_types import Fired, Put
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.record import stored_schedule
 from duecourse.ledger.schedule import (
     NEVER,
@@ -30,7 +31,6 @@ from duecourse.ledger.schedule import (
 )
 from duecourse.ledger.script_codec import MAX_PIECE_BYTES
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, Shard
 from duecourse.schedules.calendar import Calendar
 from duecourse.schedules.firing import Firer

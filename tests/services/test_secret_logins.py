@@ -11,8 +11,8 @@ import redis
 
 from duecourse.errors import DuecourseError, PublishRejected, StoreUnavailable
 from duecourse.ledger.connect import Client, Login, connect
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.redis_bells import RedisBells
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import NewTask
 from duecourse.running.task_event import BrokerMessage
 from duecourse.services.rabbitmq import AmqpPublisher

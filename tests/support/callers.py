@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from duecourse.api.authorization import Role
 from duecourse.ledger.api_query import Query, queue_of
 from duecourse.ledger.operation_types import Delivery
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, Settlement, Shard, Task
 from duecourse_local.harness.aws.account import ACCOUNT
 from tests.support.requests import DAILY, MEETING, WEEKLY, Answer

@@ -6,7 +6,7 @@ from typing import Any
 
 from duecourse.ledger.connect import Client
 from duecourse.ledger.maintenance import Reshard
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 
 
 class Crash(Exception):

@@ -18,7 +18,7 @@ from typing import Any
 import redis
 
 from duecourse.ledger.connect import connect
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Task
 from duecourse.running.drain import Drainer, Limits
 from duecourse.running.run import Kind, Runner

@@ -11,7 +11,7 @@ from duecourse.base.json_text import Json
 from duecourse.errors import InvocationRejected, ResultsUnavailable
 from duecourse.ledger import schedule
 from duecourse.ledger.operation_types import Result, Results
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Shard, Task
 from duecourse.running.drain import Drainer, Fire, Limits
 from duecourse.running.run import Kind, Runner

@@ -10,8 +10,8 @@ from itertools import product
 from typing import NamedTuple
 
 from duecourse.base.times import parse_instant
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import Cron, Every, Fold, Gap, Progress, Rule, Schedule
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Done, Task
 from duecourse.running.drain import Drainer, Limits
 from duecourse.running.run import Runner

@@ -3,7 +3,7 @@
 from typing import Any
 
 from duecourse.ledger.operation_types import Delivery, Lease, Settled
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, RetryPolicy, Settlement, Shard, Status, Task
 from tests.support.clock import HandClock
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 from duecourse.app import App, Parts
 from duecourse.ledger.connect import connect
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.watched_keys import Watch
 from duecourse.ringing.linger import Linger
 from duecourse.running.run import Kind

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from duecourse.ledger.operation_types import Fired, Put
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import (
     NEVER,
     Became,
@@ -17,7 +18,6 @@ from duecourse.ledger.schedule import (
     StoredSchedule,
     occurrence_id,
 )
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import DEFAULT_TENANT, Shard
 from duecourse.running.drain import Fire
 from tests.support.clock import START

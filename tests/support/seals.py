@@ -2,7 +2,7 @@
 
 from duecourse.guard.cipher import AesGcm, LocalKey
 from duecourse.guard.seals import Seals, Wrapping
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 
 LOCAL_KEY = LocalKey(bytes(range(32)), "duecourse")
 """A key that is the same in every test, so that a ledger that one App filled is opened by another."""

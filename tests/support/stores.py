@@ -9,8 +9,8 @@ import pytest
 from duecourse.ledger.connect import connect
 from duecourse.ledger.embedded.in_process_redis import number
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from tests.support import redis_ledger
 from tests.support.clock import HandClock
 from tests.support.level_ledger import level_ledger

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from duecourse.ledger.connect import connect
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Task
 from duecourse.ledger.watched_keys import ExpiredKey, Watch
 from duecourse.ringing.bridge_event import read_rings, shards_of

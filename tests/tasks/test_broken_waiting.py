@@ -20,8 +20,8 @@ from duecourse import errors
 from duecourse.app import App, Parts
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.redis_login import Rights
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, Task
 from duecourse.settings import Settings
 from duecourse.tasks import waiting as waits

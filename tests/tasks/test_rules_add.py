@@ -3,7 +3,7 @@
 import pytest
 
 from duecourse.ledger.operation_types import MAX_ADD, AddReply, Reply, Settled, UniqueCondition
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Change, Ending, NewTask, OnDuplicate, RetryPolicy, Shard, Status, Task
 from tests.support.clock import HandClock
 from tests.support.ledger import LEASE_MS, SHARD, add, bring, claim, claim_one, lease_of, new, settle, stored_task

@@ -6,8 +6,8 @@ import pytest
 
 from duecourse.ledger.many_tasks import MAX_BULK, Act, Bulk, BulkProgress
 from duecourse.ledger.operation_types import Reply, Settled
-from duecourse.ledger.store import tasks as steps
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations import tasks as steps
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Action, Ending, Shard, Status
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, SHARD, bell, bring, claim, claim_one, new, settle, stored_task

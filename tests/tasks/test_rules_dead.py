@@ -3,7 +3,7 @@
 import pytest
 
 from duecourse.ledger.many_tasks import Act, Bulk, Death, Deaths, DeathsFound, TaskFilter
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Status
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, claim, new, settle

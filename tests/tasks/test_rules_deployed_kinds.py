@@ -1,8 +1,8 @@
 """The record of deployments in every store: each writes its own, and what none writes any more passes away."""
 
 from duecourse.ledger.operation_types import Deployed
-from duecourse.ledger.store.ledger import Ledger
-from duecourse.ledger.store.records import DEPLOYMENT_KEPT_MS, DEPLOYMENT_RENEWED_MS
+from duecourse.ledger.operations.ledger import Ledger
+from duecourse.ledger.operations.records import DEPLOYMENT_KEPT_MS, DEPLOYMENT_RENEWED_MS
 from tests.support.clock import START, HandClock
 
 OLD, NEW = {"poll", "report"}, {"poll", "bill", "report"}

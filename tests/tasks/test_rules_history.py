@@ -3,7 +3,7 @@
 import pytest
 
 from duecourse.ledger.operation_types import Move, Settled
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import (
     BY_LENGTH,
     LOG_BYTES,

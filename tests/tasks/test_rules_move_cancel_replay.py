@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from duecourse.ledger.operation_types import Move, Reply, Settled
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import QueueSettings
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, RetryPolicy, Status
 from tests.support.clock import HandClock
 from tests.support.ledger import (

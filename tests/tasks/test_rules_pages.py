@@ -4,8 +4,8 @@ import pytest
 
 from duecourse.ledger.many_tasks import MAX_PAGE, Page, PagePosition, TaskFilter
 from duecourse.ledger.operation_types import Move
-from duecourse.ledger.store import tasks as group_steps
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations import tasks as group_steps
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, Status, Task
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, add, bring, claim, new, settle, stored_task

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from duecourse.ledger.operation_types import AddReply, Reply
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Apart, Ending, NewTask, OnDuplicate
 from tests.support.clock import HandClock
 from tests.support.ledger import SHARD, bring, claim, new, settle, stored_task

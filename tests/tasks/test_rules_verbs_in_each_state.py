@@ -3,7 +3,7 @@
 import pytest
 
 from duecourse.ledger.operation_types import Move, Reply
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import OnDuplicate
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, SHARD, STATES, bring, new

@@ -8,8 +8,8 @@ import pytest
 
 from duecourse.ledger.many_tasks import Act, Bulk
 from duecourse.ledger.operation_types import Delivery, EndListener, Move, Waited
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import Overlap
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Ending, OnDuplicate, Shard, Status
 from tests.support.clock import HandClock
 from tests.support.ledger import (

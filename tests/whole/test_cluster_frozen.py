@@ -12,7 +12,7 @@ from duecourse.app import App, Parts
 from duecourse.errors import StoreUnavailable
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of, shards_key
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import NewTask, Shard, Status, Task
 from duecourse.ringing.tick import Retention, Sweeper
 from duecourse.running.leases import LeaseExtender

@@ -15,8 +15,8 @@ from duecourse.errors import InvocationRejected, StoreUnavailable
 from duecourse.ledger.connect import connect, node_of
 from duecourse.ledger.keys import keys_of, shards_key
 from duecourse.ledger.operation_types import Reply
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import NewTask, Shard, Task
 from duecourse.ringing.bridge_event import read_rings, shards_of
 from duecourse.ringing.tick import Retention, Sweeper

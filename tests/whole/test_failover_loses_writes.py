@@ -11,7 +11,7 @@ import redis
 from duecourse.errors import StoreUnavailable
 from duecourse.ledger.connect import connect
 from duecourse.ledger.operation_types import Begun, Lease, Settled
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, Settlement, Task
 from duecourse_local.harness.addresses import LOOPBACK, free_port
 from tests.support import redis_ledger

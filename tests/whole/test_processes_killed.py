@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import redis
 
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import NewTask, RetryPolicy, Shard, Status
 from tests.support.drainer import NAMESPACE, at_the_gate, children, ran
 from tests.support.ledger import lease_of, stored_task

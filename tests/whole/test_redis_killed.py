@@ -13,7 +13,7 @@ import pytest
 from duecourse.errors import StoreUnavailable
 from duecourse.ledger.connect import connect
 from duecourse.ledger.operation_types import Settled
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, NewTask, Shard, Status
 from tests.support.engine import ample, engine
 from tests.support.ledger import LATER_MS, SHARD, ending, stored_task

@@ -12,8 +12,8 @@ import redis
 from duecourse.errors import StoreUnavailable
 from duecourse.ledger.connect import connect
 from duecourse.ledger.operation_types import Fired
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import NEVER, Became, Every, Progress, Rule, backfill_id, occurrence_id
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import RetryPolicy
 from duecourse.schedules.firing import Firer
 from duecourse.schedules.verbs import Schedules

@@ -14,7 +14,7 @@ import redis
 from duecourse.app import App, Parts
 from duecourse.errors import StoreUnavailable
 from duecourse.ledger.connect import connect, open_client
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Shard, Status
 from duecourse.settings import Settings
 from tests.support.bridges import NAMESPACE, BellSetter, Recorder, bridging

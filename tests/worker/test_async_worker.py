@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from duecourse.ledger.connect import connect
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import NewTask, RetryPolicy, Run, Status, Task
 from duecourse.running.event_loop import ASYNC_PARALLEL
 from duecourse.running.leases import LeaseState

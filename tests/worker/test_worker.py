@@ -22,7 +22,7 @@ from duecourse.ledger.keys import keys_of
 from duecourse.ledger.layout import AHEAD
 from duecourse.ledger.many_tasks import TaskFilter
 from duecourse.ledger.operation_types import Move
-from duecourse.ledger.store.ledger import Ledger
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import NewTask, RetryPolicy, Run, Shard, Status, Task
 from duecourse.running.event_loop import ASYNC_PARALLEL
 from duecourse.running.leases import LeaseState

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from duecourse.calls.webhook import Sign
     from duecourse.guard.cipher import AesGcm
     from duecourse.guard.sms_numbers import Numbers
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
     from duecourse.schedules.calendar import Calendar
     from duecourse.schedules.file import ScheduleFiles
     from duecourse.schedules.tzdata_update import TzdataUpdater

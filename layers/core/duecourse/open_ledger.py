@@ -13,7 +13,7 @@ from duecourse.settings import Settings
 
 if TYPE_CHECKING:
     from duecourse.ledger.connect import Client, Login
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 
 class StoreLocation(NamedTuple):
@@ -70,7 +70,7 @@ def open_ledger(given: Settings, place: StoreLocation | None = None, clock: Cloc
         disk = LevelDisk(given.store.removeprefix("leveldb://"))
         return EmbeddedLedger(sharding=sharding, deaths=deaths, max_queues=most, quotas=quotas, disk=disk)
     from duecourse.ledger.connect import connect
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
     client = connect(*(place or location_of(given)))
     return Ledger(

@@ -25,7 +25,7 @@ from duecourse.running.task_event import decode_message, decode_tasks
 from duecourse.running.work import run_messages
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 log = logging.getLogger("duecourse.task_handlers")
 

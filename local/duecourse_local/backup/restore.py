@@ -12,13 +12,13 @@ from duecourse.errors import FieldError, InvalidInput
 from duecourse.ledger.connect import Client
 from duecourse.ledger.keys import parse_shards, seals_key, shards_key
 from duecourse.ledger.maintenance import BATCH
+from duecourse.ledger.operations.base import ScriptRunner
+from duecourse.ledger.operations.ledger import Ledger
+from duecourse.ledger.operations.records import CURRENT, FileRecord
 from duecourse.ledger.schedule import Entry
 from duecourse.ledger.script_calls import Scripts
 from duecourse.ledger.script_codec import MAX_PIECE_BYTES
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.base import ScriptRunner
-from duecourse.ledger.store.ledger import Ledger
-from duecourse.ledger.store.records import CURRENT, FileRecord
 from duecourse.ledger.task import Shard
 from duecourse.settings import Settings
 

@@ -14,8 +14,8 @@ from duecourse import settings
 from duecourse.errors import DuecourseError, InvalidSettings, StoreUnavailable
 from duecourse.ledger import connect as eviction
 from duecourse.ledger.connect import connect, servers
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.redis_bells import missing_flags
-from duecourse.ledger.store.ledger import Ledger
 
 from ..errors import HarnessError
 from .addresses import LOOPBACK, free_port, without_password

@@ -79,7 +79,7 @@ from duecourse.tasks.verbs import CLIENT, Tasks
 from duecourse.tasks.waiting import CompletionWaiter
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 # Handle of a client on its App: the verbs until it is closed, and none from then on.
 

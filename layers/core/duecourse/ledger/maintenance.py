@@ -22,12 +22,12 @@ from duecourse.ledger.keys import (
     shards_key,
 )
 from duecourse.ledger.layout import VERSION
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import QueueSettings, check_split
 from duecourse.ledger.record import UNREADABLE, body_field, unpack
 from duecourse.ledger.script_calls import RESHARDED, Scripts
 from duecourse.ledger.script_codec import MAX_PIECE_BYTES, Argument, tenants_of
 from duecourse.ledger.sharding import Sharding, by_shard
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Shard, Status, Task
 
 # Scan of all tasks of a queue's shards, as they are, some perhaps twice.

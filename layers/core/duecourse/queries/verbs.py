@@ -18,7 +18,7 @@ from duecourse.tasks.kinds import UrlPolicy, check_interval, check_url, known_he
 from duecourse.tasks.verbs import require_room
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 SETTLE_MS = 1_000
 """Time that the ledger needs after a request's call."""

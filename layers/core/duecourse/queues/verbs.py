@@ -21,7 +21,7 @@ from duecourse.ledger.queue import (
 from duecourse.ledger.task import Shard
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 log = logging.getLogger("duecourse.queues")
 

@@ -26,7 +26,7 @@ from duecourse.ledger.task import Again, Done, Drop, Outcome, Retry, Status, Tas
 from duecourse.reminders.one_off import LIVE, OneOffReminders
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
     from duecourse.schedules.calendar import Calendar
 
 log = logging.getLogger("duecourse.reminders")

@@ -44,7 +44,7 @@ from duecourse.tasks.kinds import NumberPolicy, UrlPolicy, check_number, check_u
 from duecourse.tasks.verbs import REJECTIONS, require_room
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 # Messages of a reminder in the ledger, without damaged ones.
 

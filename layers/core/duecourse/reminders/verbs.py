@@ -46,7 +46,7 @@ from duecourse.schedules.verbs import SHOWN, Schedules, shown_times
 from duecourse.tasks.verbs import require_room
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
     from duecourse.schedules.calendar import Calendar
 
 CREDENTIAL = "holds a credential, which a reminder that comes again does not keep: name one of yours in `auth`"

@@ -17,7 +17,7 @@ from duecourse.ledger.task import Shard, Trigger
 from duecourse.running.drain import Drained, DrainResult
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 # Survey of a tick: the shards with work, and the idle shards to sweep this time.
 

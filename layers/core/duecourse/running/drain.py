@@ -21,7 +21,7 @@ from duecourse.running.targets import Targets
 from duecourse.running.threads import LOOK_AGAIN_S, NO_DISPLAY, Finished, LeaseDisplay, Threads, WorkBatches
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 # Claims, settles and extensions of leases with a timeout: a server that is slow does not delay the work of the others.
 

@@ -40,7 +40,7 @@ from duecourse.running.task_event import Failure
 from duecourse.tasks.verbs import stored
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 # Operations of an outside worker on its lease: begin, settle, extend, save a checkpoint.
 

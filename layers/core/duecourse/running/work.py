@@ -34,7 +34,7 @@ from duecourse.running.threads import Threads
 from duecourse.tasks.verbs import require
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 # Pauses while the store is away.
 

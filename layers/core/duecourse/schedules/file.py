@@ -11,8 +11,8 @@ from duecourse.ledger.schedule import Entry, FileChanges, FileState, ScheduleFil
 from duecourse.schedules.verbs import Schedules
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
-    from duecourse.ledger.store.records import FileRecord
+    from duecourse.ledger.operations.ledger import Ledger
+    from duecourse.ledger.operations.records import FileRecord
 
 log = logging.getLogger("duecourse.schedules")
 BY = "file"

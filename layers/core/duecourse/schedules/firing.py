@@ -27,7 +27,7 @@ from duecourse.ledger.schedule import (
 from duecourse.ledger.task import Shard
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
     from duecourse.schedules.calendar import Calendar
 
 COUNTED = 1_000

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from duecourse.schedules.calendar import Calendar
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 BACK_MS = [60_000 * 4**number for number in range(6)]
 """Spans in which the time before is looked for, ever longer: a rule may have one each second."""

@@ -47,7 +47,7 @@ from duecourse.ledger.task import DEFAULT_TENANT, NewTask, Notify, Status, Task,
 from duecourse.schedules.firing import ProgressPlanner
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
     from duecourse.schedules.calendar import Calendar
 
 OFFSET = slice(-6, None)

@@ -63,7 +63,7 @@ from duecourse.ledger.watched_keys import ExpiredKey, Watch
 from duecourse.tasks.kinds import Kinds, UrlPolicy, check_calls
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 # Verbs of callers on tasks: add, show, move, cancel, replay.
 

@@ -18,7 +18,7 @@ from duecourse.ledger.operation_types import EndListener, Waited
 from duecourse.ledger.task import DEFAULT_TENANT, Shard, Task
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 log = logging.getLogger("duecourse.tasks")
 

@@ -30,7 +30,7 @@ from duecourse.settings import Settings
 from duecourse.task_handlers import TaskHandler, task_handler
 
 if TYPE_CHECKING:
-    from duecourse.ledger.store.ledger import Ledger
+    from duecourse.ledger.operations.ledger import Ledger
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 """The instant at which time begins in a test that says no other."""

@@ -11,9 +11,9 @@ from duecourse.errors import StoreMisused
 from duecourse.ledger.embedded.in_process_redis import EmbeddedRedis, Server
 from duecourse.ledger.keys import ended_channel, keys_of
 from duecourse.ledger.operation_types import Waited
+from duecourse.ledger.operations.completions import read_ended
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.completions import read_ended
-from duecourse.ledger.store.ledger import Ledger
 from duecourse.ledger.task import Shard
 
 if TYPE_CHECKING:

@@ -23,13 +23,12 @@ not.
 
 from duecourse.base.times import Clock
 from duecourse.ledger.connect import Client
-from duecourse.ledger.sharding import Sharding
-from duecourse.ledger.store.adds import AddOperations
-from duecourse.ledger.store.base import ScriptRunner
-from duecourse.ledger.store.completions import WaitOperations
-from duecourse.ledger.store.leases import LeaseOperations
-from duecourse.ledger.store.queues import QueueOperations, UpkeepOperations
-from duecourse.ledger.store.records import (
+from duecourse.ledger.operations.adds import AddOperations
+from duecourse.ledger.operations.base import ScriptRunner
+from duecourse.ledger.operations.completions import WaitOperations
+from duecourse.ledger.operations.leases import LeaseOperations
+from duecourse.ledger.operations.queues import QueueOperations, UpkeepOperations
+from duecourse.ledger.operations.records import (
     Deployments,
     FileRecord,
     IdempotencyStore,
@@ -38,8 +37,9 @@ from duecourse.ledger.store.records import (
     SealKeys,
     Warmth,
 )
-from duecourse.ledger.store.schedules import ScheduleOperations
-from duecourse.ledger.store.tasks import TaskOperations
+from duecourse.ledger.operations.schedules import ScheduleOperations
+from duecourse.ledger.operations.tasks import TaskOperations
+from duecourse.ledger.sharding import Sharding
 
 
 class Ledger(

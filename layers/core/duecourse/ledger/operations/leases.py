@@ -23,11 +23,11 @@ from duecourse.ledger.operation_types import (
     Settled,
     check_count,
 )
+from duecourse.ledger.operations.base import LedgerBase, ScriptRunner
+from duecourse.ledger.operations.schedules import read_due
 from duecourse.ledger.record import stored_id
 from duecourse.ledger.schedule import TENANT
 from duecourse.ledger.script_codec import SETTLED, Argument, ClaimAnswer, merge_claim, unpack_begins, unpack_or_log
-from duecourse.ledger.store.base import LedgerBase, ScriptRunner
-from duecourse.ledger.store.schedules import read_due
 from duecourse.ledger.task import DEFAULT_TENANT, Settlement, Shard, Task, Trigger
 
 # Claims whose reply was lost, by the nonces of the leases that they may have made.

@@ -15,6 +15,8 @@ from duecourse.errors import BeyondQuota, QuotaExceeded, StoreMisused, StoreUnav
 from duecourse.ledger import script_codec
 from duecourse.ledger.many_tasks import PAGE_BYTES, TaskFilter, record_size
 from duecourse.ledger.operation_types import BEYOND, MAX_FIRE, QUOTAS, Fired, Put, SchedulePage, Written, check_count
+from duecourse.ledger.operations.base import LedgerBase, RawRecord, ScriptRunner
+from duecourse.ledger.operations.tasks import walk_arguments
 from duecourse.ledger.record import (
     UNREADABLE,
     pack_progress,
@@ -33,8 +35,6 @@ from duecourse.ledger.schedule import (
     StoredSchedule,
 )
 from duecourse.ledger.script_codec import REPLIES
-from duecourse.ledger.store.base import LedgerBase, RawRecord, ScriptRunner
-from duecourse.ledger.store.tasks import walk_arguments
 from duecourse.ledger.task import DEFAULT_TENANT, Shard
 
 log = logging.getLogger("duecourse.ledger")

@@ -19,10 +19,10 @@ from duecourse.ledger.operation_types import (
     Swept,
     answered,
 )
+from duecourse.ledger.operations.base import LedgerBase, ScriptRequest, ScriptRunner
 from duecourse.ledger.queue import SLOT_MS, SLOTS, QueueChanges, QueueSettings, Stats, apply_changes, check_split, share
 from duecourse.ledger.script_calls import Request
 from duecourse.ledger.script_codec import Argument, SweepAnswer
-from duecourse.ledger.store.base import LedgerBase, ScriptRequest, ScriptRunner
 from duecourse.ledger.task import DEFAULT_TENANT, Shard
 
 log = logging.getLogger("duecourse.ledger")

@@ -30,12 +30,12 @@ from duecourse.ledger.many_tasks import (
     record_size,
 )
 from duecourse.ledger.operation_types import Move, Reply, TaskSnapshot, Version
+from duecourse.ledger.operations.base import LedgerBase, RawRecord, ScriptRunner
 from duecourse.ledger.queue import Throttle, ThrottleReason
 from duecourse.ledger.record import STATUSES, UNREADABLE, lease_end, stored_id, unpack
 from duecourse.ledger.script_calls import Scripts
 from duecourse.ledger.script_codec import Argument, unpack_or_log, unpack_replies
 from duecourse.ledger.sharding import scatter
-from duecourse.ledger.store.base import LedgerBase, RawRecord, ScriptRunner
 from duecourse.ledger.task import DEFAULT_TENANT, Shard, Status, Task, cut_by
 
 # A page of a queue's tasks: answers of page.lua for each of its shards, merged by time, section after section.

@@ -23,10 +23,10 @@ from duecourse.ledger.operation_types import (
     SavedResponse,
     WrappedKey,
 )
+from duecourse.ledger.operations.base import ScriptRunner
 from duecourse.ledger.schedule import Entry, FileState
 from duecourse.ledger.script_calls import Scripts, load
 from duecourse.ledger.script_codec import Argument
-from duecourse.ledger.store.base import ScriptRunner
 from duecourse.ledger.task import Shard
 
 # Requests with an Idempotency-Key: one hash and one sorted set under a hash tag of their own, without TTL.

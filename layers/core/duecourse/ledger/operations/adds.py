@@ -9,6 +9,7 @@ from duecourse.base.batches import SharedCalls, in_steps
 from duecourse.errors import Part, PartlyAdded, StoreFull, StoreMisused, StoreUnavailable
 from duecourse.ledger import script_codec
 from duecourse.ledger.operation_types import MAX_ADD, AddReply, Reply, UniqueCondition, check_count
+from duecourse.ledger.operations.base import LedgerBase, ScriptRunner
 from duecourse.ledger.record import (
     CALL,
     NO_ORIGIN,
@@ -17,7 +18,6 @@ from duecourse.ledger.record import (
 from duecourse.ledger.script_calls import NOT_UNIQUE, Request
 from duecourse.ledger.script_codec import Argument, PackedTask, unpack_add_replies
 from duecourse.ledger.sharding import by_shard
-from duecourse.ledger.store.base import LedgerBase, ScriptRunner
 from duecourse.ledger.task import NewTask, Shard
 
 MAX_SHARED_BYTES = 1_000_000

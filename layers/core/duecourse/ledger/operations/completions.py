@@ -17,10 +17,10 @@ from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger.connect import answering_first, check_primary_address
 from duecourse.ledger.keys import ended_channel
 from duecourse.ledger.operation_types import EndListener, Waited
+from duecourse.ledger.operations.base import LedgerBase
 from duecourse.ledger.record import stored_id
 from duecourse.ledger.redis_bells import translated
 from duecourse.ledger.script_calls import Scripts
-from duecourse.ledger.store.base import LedgerBase
 from duecourse.ledger.task import Shard
 
 ANSWER_S = 3.0
