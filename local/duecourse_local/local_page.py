@@ -7,13 +7,15 @@ from urllib.parse import urlencode
 
 from duecourse.in_place import HttpApi
 
-from .harness.addresses import url_of
+from .harness.addresses import PAGE_PORT, url_of
 
 if TYPE_CHECKING:
     from duecourse.page.server import Page
 
 NAMES = ("127.0.0.1", "localhost", "[::1]")
 HTTP_PORT = 80
+USUAL_PORT = f"{PAGE_PORT}, or a free one"
+"""Default of the option for the page's port, in words."""
 
 
 class LocalPage(NamedTuple):

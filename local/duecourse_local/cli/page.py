@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import HarnessError
-from ..harness.addresses import MAX_PORT, listen
+from ..harness.addresses import MAX_PORT, listen_for_page
+from ..local_page import USUAL_PORT, local_page
 from . import console
 from .api import ApiClient
 from .command import Screen, on_ledger
@@ -22,7 +23,6 @@ from .interrupts import staying, until_stopped
 if TYPE_CHECKING:
     from duecourse.page.server import Page
 
-PORT, OPTION = 3003, "--port"
 NOT_INSTALLED = "the page needs Starlette and uvicorn: pip install 'duecourse[cli,page]'"
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
@@ -33,9 +33,7 @@ def page(
     screen: Screen,
     port: Annotated[
         int | None,
-        typer.Option(
-            help="Port of the page; 0 picks a free one.", min=0, max=MAX_PORT, show_default="3003, or a free one"
-        ),
+        typer.Option(help="Port of the page; 0 picks a free one.", min=0, max=MAX_PORT, show_default=USUAL_PORT),
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, and change nothing.")] = False,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the address, and open no browser.")] = False,
@@ -56,9 +54,7 @@ def page(
         duecourse page --port 8000 --no-open --url https://a1b2c3.execute-api.eu-central-1.amazonaws.com
     """
     _check_installed()
-    from ..local_page import local_page
-
-    with until_stopped(), _listening(port) as sock:
+    with until_stopped(), listen_for_page(port, "--port") as sock:
         made = local_page(api, sock, read_only=read_only)
         with _serving(made.application, sock), staying():
             screen.answer({"page": made.address}, lambda found: console.print_ready("page", found["page"]))
@@ -71,16 +67,6 @@ def page(
 def _check_installed() -> None:
     if not all(map(find_spec, ("starlette", "uvicorn"))):
         raise HarnessError(NOT_INSTALLED)
-
-
-def _listening(port: int | None) -> socket.socket:
-    """A listening socket: at this port, else at the usual one or, if that is taken, at a free one."""
-    if port is not None:
-        return listen(port, OPTION)
-    try:
-        return listen(PORT, OPTION)
-    except HarnessError:
-        return listen(0, OPTION)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -29,9 +30,18 @@ MESSAGE = "message"
 
 
 class RemoteApi(ApiClient):
-    """The HTTP API at a URL; with a token its bearer, else signed where AWS credentials are found."""
+    """The HTTP API at a URL; with a token its bearer, else signed where AWS credentials are found.
 
-    def __init__(self, url: str, token: str | None, tenant: str | None, keys: Mapping[str, str] | None = None) -> None:
+    A function in place of the token is called for each request.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | Callable[[], str] | None,
+        tenant: str | None,
+        keys: Mapping[str, str] | None = None,
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             example = "https://a1b2c3.execute-api.REGION.amazonaws.com" if "://" in url else f"http://{url}"
@@ -79,7 +89,7 @@ class RemoteApi(ApiClient):
     def _proved(self, method: str, url: str, content: bytes | None, headers: dict[str, str]) -> dict[str, str]:
         """Headers with the proof of identity."""
         if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+            headers["Authorization"] = f"Bearer {self._token if isinstance(self._token, str) else self._token()}"
         return self._signer[1](method, url, content, headers) if self._signer else headers
 
     def _read(self, answer: urllib3.BaseHTTPResponse) -> ApiAnswer:
@@ -113,8 +123,8 @@ def stack_api(up: Mapping[str, Any], target: LedgerTarget) -> RemoteApi:
     """The API of the stack that is up, with the proof of identity that it demands."""
     auth, url = up.get("auth", access.Auth.NONE), str(up["api"])
     if auth == access.Auth.JWT:
-        token = target.token or access.tokens(target.folder).issue("command", "", [Role.OPERATOR], LIFETIME_S)
-        return RemoteApi(url, token, target.tenant)
+        issue = partial(access.tokens(target.folder).issue, "command", "", [Role.OPERATOR], LIFETIME_S)
+        return RemoteApi(url, target.token or issue, target.tenant)
     if auth == access.Auth.IAM:
         names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
         issued = access.signatures(target.folder).issue(str(Role.OPERATOR))
