@@ -1,0 +1,2 @@
+// Numbers over time.
+export const History = () => null;
