@@ -16,7 +16,7 @@ from duecourse.ledger.task_log_lines import LOGGER
 
 from ..harness import state
 from ..harness.addresses import MAX_PORT
-from ..harness.aws.access import Auth
+from ..harness.aws.authorizer import Auth
 from ..harness.guard import NAME
 from ..harness.options import Clock, Egress, Options, Precision, Secrets
 from ..local_page import USUAL_PORT, LocalPage, local_page

@@ -8,7 +8,7 @@ from socket import socket
 from typing import TYPE_CHECKING
 
 from ..project import bundle
-from .aws.access import Auth
+from .aws.authorizer import Auth
 
 if TYPE_CHECKING:
     from ..local_page import LocalPage
