@@ -13,8 +13,10 @@ import duecourse
 from duecourse import Client
 from duecourse.app import App
 from duecourse.in_place import ApiRequest, InPlaceApi
+from duecourse.ledger.operations.ledger import Ledger
 from duecourse.page import app as page_of
 from duecourse.page.server import Page
+from duecourse.settings import parse
 from tests.support.asgi import Answered, request
 from tests.support.ledger import LATER_MS, new
 from tests.support.page import FRONT_END
@@ -127,13 +129,14 @@ def ids_of(answer: Answered) -> set[str]:
     return {task["id"] for task in answer.document["tasks"]}
 
 
-@pytest.mark.parametrize(
-    "settings", [{"DUECOURSE_TENANT_FROM": "claim:org_id"}, {"DUECOURSE_TENANT_HEADER": "X-Tenant"}]
-)
+RULES = [{"DUECOURSE_TENANT_FROM": "claim:org_id"}, {"DUECOURSE_TENANT_HEADER": "X-Tenant"}]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
 def test_rules_for_callers_of_http_do_not_bind_the_page(
-    wire: Wire, settings: dict[str, str], caplog: pytest.LogCaptureFixture
+    wire: Wire, ledger: Ledger, rule: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    wire(duecourse.settings.parse(settings))
+    wire(parse(rule), ledger=ledger)
     with Client.from_env() as client, caplog.at_level(logging.WARNING):
         page = page_of(client)
         assert send(page, "POST", "/tasks", WEBHOOK).status == 201
