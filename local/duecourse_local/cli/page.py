@@ -6,7 +6,7 @@ import sys
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
+from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,8 +65,11 @@ def page(
 
 
 def _check_installed() -> None:
-    if not all(map(find_spec, ("starlette", "uvicorn"))):
-        raise HarnessError(NOT_INSTALLED)
+    try:
+        for name in ("starlette", "uvicorn"):
+            import_module(name)
+    except ModuleNotFoundError as error:
+        raise HarnessError(NOT_INSTALLED) from error
 
 
 @contextmanager
