@@ -40,8 +40,8 @@ def page(
 ) -> None:
     """Serve a page that shows tasks, queues and schedules, and acts on them, until Ctrl-C.
 
-    The page answers on this machine alone. Its address has a new key at each start: treat it as a password. Each
-    request to a deployed API is signed as those of the other commands are.
+    The page answers on this machine alone. The address has a new key at each start: treat the address as a
+    password. Each request to a deployed API is signed as those of the other commands are.
 
     Option --json prints the address as one line of JSON, and opens no browser.
 
