@@ -52,11 +52,11 @@ def test_each_request_is_signed_with_the_operators_credentials() -> None:
 
 def test_a_token_that_is_made_for_each_request_does_not_grow_old() -> None:
     numbers = count(1)
-    with answering(lambda _: Reply(200, b"{}")) as server:
-        page = Page(RemoteApi(server.url, lambda: f"token-{next(numbers)}", None))
-        for _ in range(2):
-            assert request(page, "GET", "/api/queues").status == 200
-        assert [one.headers["authorization"] for one in server.asked] == ["Bearer token-1", "Bearer token-2"]
+    proofs = [
+        asked_through(lambda _: Reply(200, b"{}"), "GET", "/queues", token=lambda: f"token-{next(numbers)}")[1][0]
+        for _ in range(2)
+    ]
+    assert [one.headers["authorization"] for one in proofs] == ["Bearer token-1", "Bearer token-2"]
 
 
 @pytest.mark.parametrize("status", [404, 409, 422, 503])
