@@ -148,7 +148,7 @@ CATCH_ALLS = {
     "layers/core/duecourse/running/run.py": 2,
     "layers/core/duecourse/running/hand_over.py": 1,
     "local/duecourse_local/harness/stack.py": 1,
-    "local/duecourse_local/harness/threads.py": 1,
+    "local/duecourse_local/harness/function_threads.py": 1,
 }
 """Where any exception at all is stopped: around a handler and a piece of a drain; where a thread hands over its own.
 
