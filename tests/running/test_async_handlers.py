@@ -19,11 +19,12 @@ from duecourse.errors import LeaseLost
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.task import SEALED, Ending, Outcome, Run, Settlement, Status
 from duecourse.running import event_loop as loop_module
+from duecourse.running.batches import HELD, WorkBatches
 from duecourse.running.event_loop import LOOP, LOST, EventLoop, RunCancelled
 from duecourse.running.leases import LeaseExtender
 from duecourse.running.run import DIED, FIELD, STOPPED, AsyncKind, Runner
 from duecourse.running.task_event import decode_tasks, message_body, tasks_event
-from duecourse.running.threads import HELD, Threads, WorkBatches
+from duecourse.running.threads import Threads
 from duecourse.settings import Settings
 from duecourse.testing import Duecourse, make_task, run
 from tests.support.brokers import sqs_event

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from duecourse.ledger.task import Ending, Settlement, Task
+from duecourse.running.batches import WorkBatches
 from duecourse.running.run import FALL, Runner
-from duecourse.running.threads import Threads, WorkBatches
+from duecourse.running.threads import Threads
 from tests.support.clock import HandClock
 from tests.support.engine import Lambda, targets_of
 from tests.support.kinds import leased

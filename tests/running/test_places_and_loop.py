@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from duecourse.ledger.task import Done, Ending, Outcome, Settlement, Task
+from duecourse.running.batches import WorkBatches
 from duecourse.running.event_loop import LOOP
 from duecourse.running.run import Runner
-from duecourse.running.threads import Threads, WorkBatches
+from duecourse.running.threads import Threads
 from tests.support.clock import HandClock
 from tests.support.engine import Lambda, Table, targets_of
 from tests.support.kinds import leased
