@@ -7,11 +7,20 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from queue import Empty, SimpleQueue
 
 from duecourse.ledger.task import DEFAULT_TENANT
+from duecourse.running.event_loop import ASYNC_PARALLEL
 
 Work = Callable[[], None]
 GRANTED = nullcontext(enter_result=True)
 KEPT_FREE = 4
 """One place in so many is kept free of any one tenant's tasks, and at least one where there are two."""
+
+
+def places(threads: int, parallel: int | None, *, are_async: bool) -> int:
+    """Number of tasks that run at the same time, on so many threads, or on the event loop where all are async.
+
+    `parallel` is the number that is asked for, None for the default: all threads, or ASYNC_PARALLEL on the loop.
+    """
+    return parallel or ASYNC_PARALLEL if are_async else min(parallel or threads, threads)
 
 
 class Threads:

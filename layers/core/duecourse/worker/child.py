@@ -31,10 +31,10 @@ from duecourse.ringing.bridge import SWITCH_S, Bridge
 from duecourse.ringing.bridge_event import Ring, shards_of
 from duecourse.ringing.dispatch import daemon
 from duecourse.running.drain import ContinuousDrain, DrainResult
-from duecourse.running.event_loop import ASYNC_PARALLEL, LOOP, RunCancelled, cancels_after_s
+from duecourse.running.event_loop import LOOP, RunCancelled, cancels_after_s
 from duecourse.running.leases import LeaseExtender, LeaseState, ProcessLease
 from duecourse.running.run import STOPPED, AsyncKind, Kind, is_suspect
-from duecourse.running.threads import Threads
+from duecourse.running.threads import Threads, places
 from duecourse.task_handlers import TaskHandler
 from duecourse.worker.isolated import IsolatedRunner
 from duecourse.worker.options import STOPS, Options, find_handlers, log_to_stderr
@@ -332,12 +332,10 @@ class WorkerProcess:
 
 
 def size_of(app: App, handlers: Mapping[str, TaskHandler], concurrency: int | None = None) -> int:
-    """Number of tasks that a process runs at the same time: no more than any of its handlers allows.
-
-    The default is ASYNC_PARALLEL where all its handlers are async, else what is set for threads.
-    """
-    usual = ASYNC_PARALLEL if all(handler.run_async for handler in handlers.values()) else app.settings.parallel
-    return min([concurrency or usual, *(handler.parallel for handler in handlers.values() if handler.parallel)])
+    """Number of tasks that a process runs at the same time: no more than any of its handlers allows."""
+    are_async = all(handler.run_async for handler in handlers.values())
+    most = places(concurrency or app.settings.parallel, concurrency, are_async=are_async)
+    return min([most, *(handler.parallel for handler in handlers.values() if handler.parallel)])
 
 
 def _built_in(app: App) -> dict[str, Kind]:
