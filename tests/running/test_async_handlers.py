@@ -526,7 +526,7 @@ def test_instant_tasks_have_a_thread_beside_what_awaits(threads: Threads) -> Non
         await gate.wait()
 
     batches = batches_of(runner_of(wait), threads)
-    batches._usual_s["plain"] = 0.0
+    batches._times.note("plain", 0.0)
     batches.begin(SHARD, tasks_of(1), {}, 1)
     for name in ("p", "q"):
         batches.begin(SHARD, tasks_of(2_000, "plain", name), {}, 2_000)  # for several turns of a thread

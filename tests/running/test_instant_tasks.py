@@ -9,7 +9,7 @@ import pytest
 
 from duecourse.ledger.task import Ending, Settlement, Task
 from duecourse.running.batches import WorkBatches
-from duecourse.running.run import FALL, Runner
+from duecourse.running.run import SLOWLY, Runner
 from duecourse.running.threads import Threads
 from tests.support.clock import HandClock
 from tests.support.engine import Lambda, targets_of
@@ -55,7 +55,7 @@ def held(gate: threading.Event) -> None:
 
 def know(batches: WorkBatches, kind: str = "instant") -> None:
     """Work so many that the kind is known to take no time, whatever else the machine did meanwhile."""
-    until(lambda: gathered(batches, len(begin(batches, 4 * FALL, kind))) and batches._usual_s[kind] < 0.0001)
+    until(lambda: gathered(batches, len(begin(batches, 4 * SLOWLY, kind))) and batches._times.of(kind) < 0.1)
 
 
 def test_instant_tasks_are_all_worked_by_one_thread_once_they_are_known(threads: Threads) -> None:

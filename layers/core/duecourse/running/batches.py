@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from duecourse.ledger.task import Ending, Settlement, Shard, Task
 from duecourse.running.event_loop import LOOP
 from duecourse.running.hand_over import Targets
-from duecourse.running.run import FALL, MOST_KINDS, Runner, release
+from duecourse.running.run import SLOWLY, Runner, RunTimes, release
 from duecourse.running.threads import Threads
 
 log = logging.getLogger("duecourse.running")
@@ -26,7 +26,7 @@ GROW_S = 1.0
 SHORT, QUICK = 2, 8
 """Number of slots of a thread while tasks are short, and while more of them finish at once than there are threads."""
 
-INSTANT_S = 0.0002
+INSTANT_MS = 0.2
 """Time of a run below which one thread works all: to hand a task to another one takes as long."""
 RESCUE_S = 0.002
 """Time after which tasks that wait behind one that should have been instant get twice as many threads."""
@@ -108,8 +108,8 @@ class WorkBatches:
         """Number of places in use: of threads that take part, or will, until no batch is left, and of async tasks."""
         self._lasting = 0
         """Number of these that async tasks have, and threads in a run that is not instant."""
-        self._usual_s: dict[str, float] = {}
-        """Usual time of a run by kind; of kinds that are worked here."""
+        self._times = RunTimes(rise=SLOWLY)
+        """Usual times of runs of kinds that are worked here."""
         self._head: tuple[WorkBatch | None, float] = (None, 0.0)
         """The batch that is begun next, and since when it is that one."""
         self._moved_at = time.monotonic()
@@ -179,17 +179,7 @@ class WorkBatches:
         """True if one thread works such batches faster than several do."""
         if batch.target or batch.is_async:
             return False
-        return self._usual_s.get(batch.tasks[0].kind, INSTANT_S) < INSTANT_S
-
-    def _note_run(self, batch: WorkBatch, run_s: float) -> None:
-        kind = batch.tasks[0].kind
-        # A long run counts as five times as long as an instant one: one in twenty may have waited for the interpreter.
-        run_s = min(run_s, 5 * INSTANT_S)
-        known = self._usual_s.get(kind, run_s)
-        self._usual_s[kind] = known + (run_s - known) / FALL
-        if len(self._usual_s) > MOST_KINDS:
-            with suppress(StopIteration, RuntimeError, KeyError):  # other threads note too
-                del self._usual_s[next(iter(self._usual_s))]
+        return self._times.of(batch.tasks[0].kind, INSTANT_MS) < INSTANT_MS
 
     def gather(self, patience_s: float) -> Finished:
         """Finished batches, after so long a wait for the first or for `wake`, and batches that no thread will begin."""
@@ -264,7 +254,8 @@ class WorkBatches:
             if not is_instant:
                 self._end_lasting()
             if has_run and not batch.target:
-                self._note_run(batch, run_s)
+                # A long run counts as five instant ones: one in twenty may have waited for the interpreter.
+                self._times.note(batch.tasks[0].kind, min(1_000 * run_s, 5 * INSTANT_MS))
             unsaid += 1
             if not is_instant or unsaid == SETTLED_TOGETHER or run_s > RESCUE_S:
                 self.wake()
