@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
@@ -289,20 +290,8 @@ class WorkBatches:
 
     def _await(self, batch: WorkBatch) -> None:
         """Work an async batch on the event loop; its end gives its place to the next batch."""
-
-        async def work() -> None:
-            waited_ms = self._note_began(batch, time.monotonic())
-            try:
-                settlements = [await self._run_async(batch.tasks[0], waited_ms)]
-            except BaseException:  # noqa: BLE001 a fault of duecourse's own, logged there, or a handler cancels all
-                settlements = self._meet_fault(batch)
-            self._note_end(batch, settlements, waited_ms)
-            self.wake()
-            self._end_lasting()
-            self._give_place()
-
         self._begin_lasting()
-        LOOP.start(work)
+        LOOP.start(partial(self._work_async, batch))
 
     def _begin_lasting(self) -> None:
         """Count a place that a run has for a while; another one serves the instant batches that wait."""
@@ -314,12 +303,6 @@ class WorkBatches:
     def _end_lasting(self) -> None:
         with self._counting:
             self._lasting -= 1
-
-    async def _run_async(self, task: Task, waited_ms: int) -> Settlement:
-        if _has_lapsed(task, waited_ms):
-            return release(task)
-        with self._threads.held_by(task.tenant) as granted:
-            return await self._runner.run_async(task) if granted else self._runner.later(task, HELD)
 
     def _work_one(self, batch: WorkBatch, began_at: float) -> bool:
         """Work a batch; returns False where its task was given back without a run."""
@@ -340,6 +323,24 @@ class WorkBatches:
     def _run(self, task: Task) -> Settlement:
         with self._threads.held_by(task.tenant) as granted:
             return self._runner.run(task) if granted else self._runner.later(task, HELD)
+
+    async def _work_async(self, batch: WorkBatch) -> None:
+        # `_work_one` with an `await`: a context for both would be longer than what they share.
+        waited_ms = self._note_began(batch, time.monotonic())
+        try:
+            settlements = [await self._run_async(batch.tasks[0], waited_ms)]
+        except Exception:  # noqa: BLE001 a fault of duecourse's own: logged there
+            settlements = self._meet_fault(batch)
+        self._note_end(batch, settlements, waited_ms)
+        self.wake()
+        self._end_lasting()
+        self._give_place()
+
+    async def _run_async(self, task: Task, waited_ms: int) -> Settlement:
+        if _has_lapsed(task, waited_ms):
+            return release(task)
+        with self._threads.held_by(task.tenant) as granted:
+            return await self._runner.run_async(task) if granted else self._runner.later(task, HELD)
 
     def _note_began(self, batch: WorkBatch, began_at: float) -> int:
         """Note that a batch begins; returns the milliseconds for which it waited."""

@@ -339,6 +339,8 @@ class Runner:
                 log.warning("task %s waits: %s", task.id, error)
                 return postpone(task, self._rng, str(error))
             case RunCancelled():
+                if error.__cause__:
+                    _log(task, error.__cause__, credential_words(task, kept))
                 return interrupted(task, str(error))
         _log(task, error, credential_words(task, kept))
         end = self._retry(task, Retry(error=_text_of(error)))

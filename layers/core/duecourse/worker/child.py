@@ -31,7 +31,7 @@ from duecourse.ringing.bridge import SWITCH_S, Bridge
 from duecourse.ringing.bridge_event import Ring, shards_of
 from duecourse.ringing.dispatch import daemon
 from duecourse.running.drain import ContinuousDrain, DrainResult
-from duecourse.running.event_loop import LOOP, RunCancelled, cancels_after_s
+from duecourse.running.event_loop import LOOP, cancels_after_s
 from duecourse.running.leases import LeaseExtender, LeaseState, ProcessLease
 from duecourse.running.run import STOPPED, AsyncKind, Kind, is_suspect
 from duecourse.running.threads import Threads, places
@@ -179,7 +179,6 @@ class WorkerProcess:
         self._queues = frozenset(queues)
         self._own = frozenset(handlers)
         self._ends_at = inf
-        self._cancels = False
         self._extender = LeaseExtender(app.ledger)
         self._threads = Threads(size_of(app, handlers, concurrency))
         kinds: dict[str, Kind] = _built_in(app)
@@ -240,8 +239,7 @@ class WorkerProcess:
         self._bridge.stop(cancel_s)
         drain = self._parts["drain"]
         drain.join(max(0.0, self._ends_at - grace_s + cancel_s - time.monotonic()))
-        self._cancels = True
-        LOOP.cancel(STOPPED)
+        LOOP.stop(STOPPED)
         drain.join(max(0.0, self._ends_at - time.monotonic()))
         finished = not drain.is_alive()
         if not finished:
@@ -285,8 +283,6 @@ class WorkerProcess:
 
     def _with_lease_async(self, kind: AsyncKind) -> AsyncKind:
         async def run(task: Task) -> Outcome | None:
-            if self._cancels:  # it would be cancelled no more
-                raise RunCancelled(STOPPED)
             running = self._with_signals(task)
             async with self._extender.while_running(running):
                 with self._board.running(running):
