@@ -50,6 +50,21 @@ def test_a_pool_never_outgrows_its_size_whoever_gives_it_work() -> None:
     threads.close()
 
 
+def test_work_that_gives_more_work_while_its_pool_closes_is_all_done() -> None:
+    threads, done = Threads(4), list[str]()
+
+    def give() -> None:
+        until(lambda: not threads._inbox.empty())  # the close has begun
+        threads.do(lambda: done.append("first"))
+        threads.do(lambda: threads.do(lambda: done.append("second")))
+
+    threads.do(give)
+    closing = threading.Thread(target=threads.close, daemon=True)
+    closing.start()
+    until(lambda: not closing.is_alive())
+    assert (done, alive(threads)) == (["first", "second"], 0)
+
+
 def test_a_closed_crew_can_be_given_work_again() -> None:
     threads, done = Threads(1), list[int]()
     for n in range(2):

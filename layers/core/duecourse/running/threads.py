@@ -39,6 +39,7 @@ class Threads:
         self._inbox: SimpleQueue[Work | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._starting = threading.Lock()
+        self._is_closing = False
 
     def do(self, work: Work) -> None:
         """Have `work` done by the next free thread; it must not raise."""
@@ -68,7 +69,9 @@ class Threads:
                     del self._held[tenant]
 
     def close(self) -> None:
-        """Let the threads finish what they have, and end."""
+        """Let the threads finish what they have, and end; this thread finishes what that work gives them."""
+        with self._starting:  # a thread that started meanwhile would take the end of another one
+            self._is_closing = True
         # Behind all work: each thread takes one of these, and it is the last that it takes.
         for _ in self._threads:
             self._inbox.put(None)
@@ -79,12 +82,11 @@ class Threads:
             while True:
                 if work := self._inbox.get_nowait():
                     work()
-        if self._threads:  # which did so again
-            self.close()
+        self._is_closing = False
 
     def _start_one(self) -> None:
-        if len(self._threads) == self.size:
-            return  # another drain was quicker
+        if self._is_closing or len(self._threads) == self.size:
+            return  # or another drain was quicker
         # A daemon: a task that never returns must not keep a process from ending.
         thread = threading.Thread(target=self._serve, name=f"duecourse-{len(self._threads)}", daemon=True)
         self._threads.append(thread)
