@@ -6,13 +6,22 @@ from contextlib import ExitStack
 import pytest
 
 from duecourse.ledger.task import DEFAULT_TENANT
-from duecourse.running.threads import Threads
+from duecourse.running.event_loop import ASYNC_PARALLEL
+from duecourse.running.threads import Threads, places
 from tests.support.wait import until
 
 
 def alive(pool: Threads) -> int:
     """How many serve in this pool: another test's may still be at their last task."""
     return sum(thread.is_alive() for thread in pool._threads)
+
+
+@pytest.mark.parametrize(
+    ("parallel", "are_async", "most"),
+    [(None, False, 8), (3, False, 3), (9, False, 8), (None, True, ASYNC_PARALLEL), (9, True, 9)],
+)
+def test_tasks_need_a_thread_each_unless_all_are_async(parallel: int | None, are_async: bool, most: int) -> None:
+    assert places(8, parallel, are_async=are_async) == most
 
 
 def test_work_is_done_by_as_many_threads_as_there_are_places() -> None:
