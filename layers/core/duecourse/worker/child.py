@@ -90,13 +90,14 @@ class Board:
     def hold(self, tasks: Iterable[Task]) -> None:
         """Show the leases of tasks that were claimed."""
         for task in tasks:
-            with suppress(IndexError):  # no room
-                at = self._free.popleft() * SLOT + HEADER
-                text = SEPARATOR.join((task.queue, task.id, task.tenant, task.group, task.token)).encode()
-                begin = at + LENGTH
-                self._memory[begin : begin + STATE + len(text)] = WAITING + text
-                self._memory[at:begin] = len(text).to_bytes(LENGTH)  # last: until then nothing is shown
-                self._places[task.token] = at
+            if not self._free:
+                return
+            at = self._free.popleft() * SLOT + HEADER
+            text = SEPARATOR.join((task.queue, task.id, task.tenant, task.group, task.token)).encode()
+            begin = at + LENGTH
+            self._memory[begin : begin + STATE + len(text)] = WAITING + text
+            self._memory[at:begin] = len(text).to_bytes(LENGTH)  # last: until then nothing is shown
+            self._places[task.token] = at
 
     def drop(self, tokens: Iterable[str]) -> None:
         """Show these leases no longer."""
@@ -104,10 +105,6 @@ class Board:
             if (at := self._places.pop(token, None)) is not None:
                 self._memory[at : at + LENGTH] = bytes(LENGTH)
                 self._free.append((at - HEADER) // SLOT)
-
-    def running(self, task: Task, *, isolated: bool = False) -> "Shown":
-        """Show that a task runs meanwhile."""
-        return Shown(self, task.token, LeaseState.ISOLATED if isolated else LeaseState.RUNS)
 
     def mark(self, token: str, state: LeaseState) -> None:
         """Show another state of the lease with this token, if it is shown."""
@@ -124,23 +121,6 @@ class Board:
                 begin = at + LENGTH + STATE
                 queue, id, tenant, group, token = self._memory[begin : begin + length].decode().split(SEPARATOR)
                 yield ProcessLease(queue, id, tenant, group, token, LeaseState(self._memory[begin - STATE]))
-
-
-class Shown:
-    """Context in which a task is shown as one that runs."""
-
-    __slots__ = ("_board", "_state", "_token")
-
-    def __init__(self, board: Board, token: str, state: LeaseState) -> None:
-        self._board = board
-        self._token = token
-        self._state = state
-
-    def __enter__(self) -> None:
-        self._board.mark(self._token, self._state)
-
-    def __exit__(self, *_raised: object) -> None:
-        self._board.mark(self._token, LeaseState.ENDED)
 
 
 def _temporary() -> int:
@@ -179,7 +159,7 @@ class WorkerProcess:
         self._queues = frozenset(queues)
         self._own = frozenset(handlers)
         self._ends_at = inf
-        self._extender = LeaseExtender(app.ledger)
+        self._extender = LeaseExtender(app.ledger, mark=board.mark)
         self._threads = Threads(size_of(app, handlers, concurrency))
         kinds: dict[str, Kind] = _built_in(app)
         kinds.update({kind: partial(handler.run, app) for kind, handler in handlers.items()})
@@ -276,7 +256,7 @@ class WorkerProcess:
     def _with_lease(self, kind: Kind) -> Kind:
         def run(task: Task) -> Outcome | None:
             running = self._with_signals(task)
-            with self._extender.while_running(running), self._board.running(running):
+            with self._extender.while_running(running):
                 return kind(running)
 
         return run
@@ -285,8 +265,7 @@ class WorkerProcess:
         async def run(task: Task) -> Outcome | None:
             running = self._with_signals(task)
             async with self._extender.while_running(running):
-                with self._board.running(running):
-                    return await kind(running)
+                return await kind(running)
 
         return run
 
@@ -294,7 +273,7 @@ class WorkerProcess:
         if task.kind not in self._own or not is_suspect(task):
             return None
         running = self._with_signals(task)
-        with self._extender.while_running(running), self._board.running(running, isolated=True):
+        with self._extender.while_running(running, LeaseState.ISOLATED):
             return self._isolated(running)
 
     def _with_signals(self, task: Task) -> Task:
