@@ -238,9 +238,10 @@ class WorkBatches:
 
     def _work(self) -> None:
         """Work batches on this thread, until none is left or its turn is over."""
-        turn_ends_at = time.monotonic() + TURN_S
+        now = time.monotonic()
+        turn_ends_at = now + TURN_S
         unsaid = 0
-        while batch := self._next(turn_ends_at):
+        while batch := self._next(is_turn_over=now > turn_ends_at):
             is_instant = self._is_instant(batch)
             if unsaid and not (is_instant and self._unstarted):
                 self.wake()  # what has ended does not wait for this one
@@ -249,25 +250,20 @@ class WorkBatches:
                 return self._await(batch)
             if not is_instant:
                 self._begin_lasting()
-            began_at = time.monotonic()
-            has_run = self._work_one(batch, began_at)
-            run_s = time.monotonic() - began_at
+            began_at, now = now, self._work_one(batch, now)
             if not is_instant:
                 self._end_lasting()
-            if has_run and not batch.target:
-                # A long run counts as five instant ones: one in twenty may have waited for the interpreter.
-                self._times.note(batch.tasks[0].kind, min(1_000 * run_s, 5 * INSTANT_MS))
             unsaid += 1
-            if not is_instant or unsaid == SETTLED_TOGETHER or run_s > RESCUE_S:
+            if not is_instant or unsaid == SETTLED_TOGETHER or now - began_at > RESCUE_S:
                 self.wake()
                 unsaid = 0
         if unsaid:
             self.wake()
         return None
 
-    def _next(self, turn_ends_at: float) -> WorkBatch | None:
+    def _next(self, *, is_turn_over: bool) -> WorkBatch | None:
         """The next batch for a thread that takes part; None if it no longer does."""
-        if self._unstarted and time.monotonic() > turn_ends_at:
+        if is_turn_over and self._unstarted:
             with self._counting:
                 first = self._first()
                 is_spare = self._called - self._lasting > 1 and first is not None and self._is_instant(first)
@@ -304,34 +300,41 @@ class WorkBatches:
         with self._counting:
             self._lasting -= 1
 
-    def _work_one(self, batch: WorkBatch, began_at: float) -> bool:
-        """Work a batch; returns False where its task was given back without a run."""
+    def _work_one(self, batch: WorkBatch, began_at: float) -> float:
+        """Work a batch that begins at this instant; returns that of its end."""
         waited_ms = self._note_began(batch, began_at)
         try:
-            settlements = self._worked(batch, waited_ms)
+            ends = self._hand_over(batch, waited_ms) if batch.target else [self._run(batch.tasks[0], waited_ms)]
         except Exception:  # noqa: BLE001 a fault of duecourse's own: logged there
-            settlements = self._meet_fault(batch)
-        self._note_end(batch, settlements, waited_ms)
-        return any(end.ending is not Ending.RELEASE for end in settlements)
+            ends = self._meet_fault(batch)
+        self._outbox.append((batch, ends))  # next: `DrainState.gather`, which settles
+        ended_at = time.monotonic()
+        # A task that was given back says nothing of its kind.
+        if not batch.target and ends and ends[0].ending is not Ending.RELEASE:
+            # A long run counts as five instant ones: one in twenty may have waited for the interpreter.
+            self._times.note(batch.tasks[0].kind, min(1_000 * (ended_at - began_at), 5 * INSTANT_MS))
+        return ended_at
 
-    def _worked(self, batch: WorkBatch, waited_ms: int) -> list[Settlement]:
-        if batch.target:
-            return self._targets.hand_over(batch.target, batch.tasks)
-        [task] = batch.tasks
-        return [release(task) if _has_lapsed(task, waited_ms) else self._run(task)]
+    def _hand_over(self, batch: WorkBatch, waited_ms: int) -> list[Settlement]:
+        tasks = {task.token: task for task in batch.tasks}
+        ends = self._targets.hand_over(batch.target, batch.tasks)
+        return [end.with_lateness(tasks[end.token], waited_ms) for end in ends]
 
-    def _run(self, task: Task) -> Settlement:
+    def _run(self, task: Task, waited_ms: int) -> Settlement:
+        if _has_lapsed(task, waited_ms):
+            return release(task)
         with self._threads.held_by(task.tenant) as granted:
-            return self._runner.run(task) if granted else self._runner.later(task, HELD)
+            end = self._runner.run(task) if granted else self._runner.later(task, HELD)
+        return end.with_lateness(task, waited_ms)
 
     async def _work_async(self, batch: WorkBatch) -> None:
         # `_work_one` with an `await`: a context for both would be longer than what they share.
         waited_ms = self._note_began(batch, time.monotonic())
         try:
-            settlements = [await self._run_async(batch.tasks[0], waited_ms)]
+            ends = [await self._run_async(batch.tasks[0], waited_ms)]
         except Exception:  # noqa: BLE001 a fault of duecourse's own: logged there
-            settlements = self._meet_fault(batch)
-        self._note_end(batch, settlements, waited_ms)
+            ends = self._meet_fault(batch)
+        self._outbox.append((batch, ends))
         self.wake()
         self._end_lasting()
         self._give_place()
@@ -340,7 +343,8 @@ class WorkBatches:
         if _has_lapsed(task, waited_ms):
             return release(task)
         with self._threads.held_by(task.tenant) as granted:
-            return await self._runner.run_async(task) if granted else self._runner.later(task, HELD)
+            end = await self._runner.run_async(task) if granted else self._runner.later(task, HELD)
+        return end.with_lateness(task, waited_ms)
 
     def _note_began(self, batch: WorkBatch, began_at: float) -> int:
         """Note that a batch begins; returns the milliseconds for which it waited."""
@@ -354,15 +358,6 @@ class WorkBatches:
         log.exception("%d tasks of shard %s met a fault: their leases lapse", len(batch.tasks), batch.shard)
         self.leases.drop(task.token for task in batch.tasks)
         return []
-
-    def _note_end(self, batch: WorkBatch, settlements: Sequence[Settlement], waited_ms: int) -> None:
-        if batch.target:
-            tasks = {task.token: task for task in batch.tasks}
-            ends = [end.with_lateness(tasks[end.token], waited_ms) for end in settlements]
-        else:
-            ends = [end.with_lateness(batch.tasks[0], waited_ms) for end in settlements]
-        # Next: `DrainState.gather`, which settles.
-        self._outbox.append((batch, ends))
 
     def _finished(self, patience_s: float) -> Finished:
         if not self._outbox:
