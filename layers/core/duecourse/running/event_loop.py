@@ -121,7 +121,7 @@ class EventLoop:
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], context: Context | None = None) -> None:
         """Have a coroutine run, in a new context or a copy of this one; any thread may call this.
 
-        It must not raise. If it is cancelled, which no code of duecourse's does, it begins anew.
+        It must not raise. If it is cancelled, which no code of duecourse's does, it begins again.
         """
         loop = self._loop or self._started()
         loop.call_soon_threadsafe(self._begin, loop, work, context=context or Context())
