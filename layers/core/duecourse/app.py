@@ -570,7 +570,7 @@ class App(ExternalParts):
         return Sweeper(self.ledger, drainer, retention, self.settings.margin_ms)
 
     def worker(
-        self, runner: Runner, remaining_ms: Callable[[], int], parallel: int | None = None, invocation: str = ""
+        self, runner: Runner, remaining_ms: Callable[[], int], at_once: int | None = None, invocation: str = ""
     ) -> Worker:
         """Worker of the tasks that one invocation handed to this function."""
         return Worker(
@@ -578,7 +578,7 @@ class App(ExternalParts):
             runner,
             self.threads,
             remaining_ms,
-            parallel=parallel,
+            at_once=at_once,
             invocation=invocation,
             times=self.run_times,
         )
