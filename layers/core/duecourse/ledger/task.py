@@ -630,12 +630,40 @@ class Settlement(NamedTuple):
 # Adds: a task as a message asks for it, and what an add answers.
 
 
+class _UnreadTask:
+    """Base of a value whose `task` is read from its record when somebody first looks at it."""
+
+    __slots__ = ("_read",)
+    _read: Callable[[], Task | None]
+
+    def __getattr__(self, name: str) -> Any:
+        # Python asks here for a field that is not set yet.
+        if name != "task":
+            return object.__getattribute__(self, name)
+        task = self._read()
+        if task is None:
+            raise TaskDamaged("the record of this task cannot be read")
+        object.__setattr__(self, "task", task)
+        return task
+
+
 @value
-class AddResult:
-    """Result of an add: the task, and `created`, True if this add made it."""
+class AddResult(_UnreadTask):
+    """Result of an add: the task, and `created`, True if this add made it.
+
+    The task is read at the first look at it, which raises TaskDamaged where its record is damaged.
+    """
 
     task: Task
     created: bool
+
+    @classmethod
+    def of(cls, read: Callable[[], Task | None], *, created: bool) -> Self:
+        """The result with a task that `read` makes."""
+        made = cls.__new__(cls)
+        made._read = read  # noqa: SLF001 - of its own class
+        object.__setattr__(made, "created", created)
+        return made
 
 
 Item: TypeAlias = AddResult | DuecourseError

@@ -373,10 +373,11 @@ class Tasks:
 
 
 def _result(added: AddReply) -> Item:
-    if error := rejection(added.reply, added.wait_ms):
-        return error
-    assert added.task is not None  # noqa: S101 - for the type: what echo answers
-    return AddResult(added.task, added.reply is Reply.CREATED)
+    if added.read:  # which a rejection has not
+        return AddResult.of(added.read, created=added.reply is Reply.CREATED)
+    error = rejection(added.reply, added.wait_ms)
+    assert error is not None  # noqa: S101 - for the type: there is one where nothing is echoed
+    return error
 
 
 def _ends_before_due(task: NewTask, now: Callable[[], int]) -> bool:
