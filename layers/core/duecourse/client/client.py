@@ -94,6 +94,7 @@ class AppHandle:
         self.app = app
         self._give_back = give_back
         self._is_open = True
+        self._tasks: Tasks | None = None
 
     @property
     def _open(self) -> App:
@@ -104,7 +105,10 @@ class AppHandle:
     @property
     def tasks(self) -> Tasks:
         """The verbs on tasks. Raises ClientClosed, as each of these does."""
-        return self._open.tasks.with_source(SOURCE)
+        app = self._open
+        if self._tasks is None:
+            self._tasks = app.tasks.with_source(SOURCE)
+        return self._tasks
 
     @property
     def waiting(self) -> CompletionWaiter:
