@@ -3,7 +3,6 @@
 import copy
 import pickle
 from dataclasses import fields, is_dataclass, replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -63,7 +62,7 @@ VALUES: list[Any] = [
     RetryPolicy(),
     DueTask("a", START),
     AddResult(TASK, True),
-    AddResult.of(partial(replace, TASK, id="report-43"), created=True),
+    AddResult.deferred({"task": lambda: replace(TASK, id="report-43")}, created=True),
     Listed([TASK], None),
     Many(3, None),
     SETTINGS,

@@ -163,19 +163,19 @@ class Reply(StrEnum):
 
 
 class AddReply(NamedTuple):
-    """The answer to one added task; `read` makes a task of its record where `echo` asked for that.
+    """The answer to one added task; `read` makes a task of its record, where `echo` asked for that and it has the id.
 
     `wait_ms` is how long the tenant is to wait where its adds are over their quota.
     """
 
     id: str
     reply: Reply
-    read: Callable[[], Task | None] | None = None
+    read: Callable[[], Task] | None = None
     wait_ms: int = 0
 
     @property
     def task(self) -> Task | None:
-        """The task that now has the id; None for a rejected one, without `echo`, and where it cannot be read."""
+        """The task that now has the id; None for a rejected one, and without `echo`. Raises TaskDamaged."""
         return self.read() if self.read else None
 
 

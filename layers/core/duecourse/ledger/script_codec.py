@@ -31,6 +31,7 @@ from duecourse.ledger.record import (
     pack_token,
     stored_id,
     unpack,
+    unpack_sound,
 )
 from duecourse.ledger.task import POLICY, NewTask, OnDuplicate, Settlement, Task, Trigger, cut_by, cut_detail
 
@@ -266,7 +267,7 @@ def unpack_add_replies(packed: Sequence[PackedTask], answer: Any) -> list[AddRep
         zip(packed, codes, records or repeat(b""), strict=False), 1
     ):
         # Few callers look at the task that they have just added: it is read for those alone.
-        read = partial(unpack_or_log, task.queue, arguments[0], data, 0, apart.get(place)) if data else None
+        read = partial(unpack_sound, task.queue, arguments[0], data, 0, apart.get(place)) if data else None
         replies.append(AddReply(task.id, REPLIES[code], read, wait_ms))
     return replies
 

@@ -14,7 +14,7 @@ from duecourse.base.ids import MARK
 from duecourse.base.json_text import Json, dump_json, load_json
 from duecourse.base.masking import masked_error
 from duecourse.base.times import DAY_MS, MAX_INSTANT, to_datetime
-from duecourse.base.value_classes import brief, value
+from duecourse.base.value_classes import Deferred, brief, value
 from duecourse.errors import DuecourseError, TaskDamaged
 
 # Task: as requested, stored and leased; its history, the outcomes of a run, and the notification of its end.
@@ -630,25 +630,8 @@ class Settlement(NamedTuple):
 # Adds: a task as a message asks for it, and what an add answers.
 
 
-class _UnreadTask:
-    """Base of a value whose `task` is read from its record when somebody first looks at it."""
-
-    __slots__ = ("_read",)
-    _read: Callable[[], Task | None]
-
-    def __getattr__(self, name: str) -> Any:
-        # Python asks here for a field that is not set yet.
-        if name != "task":
-            return object.__getattribute__(self, name)
-        task = self._read()
-        if task is None:
-            raise TaskDamaged("the record of this task cannot be read")
-        object.__setattr__(self, "task", task)
-        return task
-
-
 @value
-class AddResult(_UnreadTask):
+class AddResult(Deferred):
     """Result of an add: the task, and `created`, True if this add made it.
 
     The task is read at the first look at it, which raises TaskDamaged where its record is damaged.
@@ -656,14 +639,6 @@ class AddResult(_UnreadTask):
 
     task: Task
     created: bool
-
-    @classmethod
-    def of(cls, read: Callable[[], Task | None], *, created: bool) -> Self:
-        """The result with a task that `read` makes."""
-        made = cls.__new__(cls)
-        made._read = read  # noqa: SLF001 - of its own class
-        object.__setattr__(made, "created", created)
-        return made
 
 
 Item: TypeAlias = AddResult | DuecourseError

@@ -374,7 +374,7 @@ class Tasks:
 
 def _result(added: AddReply) -> Item:
     if added.read:  # which a rejection has not
-        return AddResult.of(added.read, created=added.reply is Reply.CREATED)
+        return AddResult.deferred({"task": added.read}, created=added.reply is Reply.CREATED)
     error = rejection(added.reply, added.wait_ms)
     assert error is not None  # noqa: S101 - for the type: there is one where nothing is echoed
     return error

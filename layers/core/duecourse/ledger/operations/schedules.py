@@ -17,14 +17,7 @@ from duecourse.ledger.many_tasks import PAGE_BYTES, TaskFilter, record_size
 from duecourse.ledger.operation_types import BEYOND, MAX_FIRE, QUOTAS, Fired, Put, SchedulePage, Written, check_count
 from duecourse.ledger.operations.base import LedgerBase, RawRecord, ScriptRunner
 from duecourse.ledger.operations.tasks import walk_arguments
-from duecourse.ledger.record import (
-    UNREADABLE,
-    pack_progress,
-    pack_schedule,
-    stored_schedule,
-    unpack,
-    unpack_schedule,
-)
+from duecourse.ledger.record import pack_progress, pack_schedule, stored_schedule, unpack_schedule, unpack_sound
 from duecourse.ledger.schedule import (
     TENANT,
     Firing,
@@ -357,11 +350,7 @@ def _readable(queue: str, records: Mapping[str, RawRecord]) -> dict[str, StoredS
 
 def _stored(queue: str, sid: str, found: RawRecord) -> StoredSchedule:
     """The schedule in a record. Raises TaskDamaged."""
-    try:
-        task = unpack(queue, sid, found.data, 0, found.payload)
-    except UNREADABLE as error:
-        raise TaskDamaged(f"the record of {sid} cannot be read: {error}") from error
-    return unpack_schedule(task)
+    return unpack_schedule(unpack_sound(queue, sid, found.data, 0, found.payload))
 
 
 def _rejection(code: int, wait_ms: int, schedule: Schedule) -> Exception:
