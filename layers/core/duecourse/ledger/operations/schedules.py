@@ -55,6 +55,14 @@ class ScheduleOperations(LedgerBase):
     A schedule is a record of a tenant that no user can have. It adds tasks, and is never leased.
     """
 
+    def now_by_answers(self, queue: str, id: str) -> int:
+        """The store's time (epoch ms) where a schedule is, by an answer of the last minutes; else it is asked for.
+
+        It is wrong where the store's clock was set since that answer: `put_schedule` then writes nothing.
+        """
+        keys = self._runner.keys(self._schedules_shard(queue, id))
+        return self._scripts.travel.now() if self._scripts.travel else self._scripts.now(keys.tasks)
+
     def put_schedule(
         self, schedule: Schedule, progress: Progress, *, seen: StoredSchedule | None = None, at: int = 0
     ) -> Written:
@@ -65,7 +73,7 @@ class ScheduleOperations(LedgerBase):
         since. Without `seen` it is created; KEPT, and unchanged, where it is there.
 
         `progress` was computed at `at` (epoch ms, 0 for any). CONFLICT where the store's clock is far behind that: it
-        was put back since.
+        was put back since. So for a new schedule where it is far ahead, too.
 
         Raises TaskDamaged where its record cannot be read: `drop_schedule` deletes that. Raises QuotaExceeded and
         BeyondQuota as an add of one task does; its bytes count among its tenant's until it is dropped.
