@@ -34,7 +34,7 @@ from duecourse.ledger.operation_types import Move
 from duecourse.ledger.queue import QueueStatus
 from duecourse.ledger.reminder import Made, Moved, ReminderStatus, Shown
 from duecourse.ledger.schedule import ScheduleStatus, Upcoming
-from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, AddResult, Item, Span, Status, Task
+from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, AddResult, Item, NewTask, Span, Status, Task
 from duecourse.ledger.timeline import Why
 from duecourse.queries.http import AskQuery, QueryKey
 from duecourse.queries.verbs import Queries
@@ -411,6 +411,10 @@ class Client:
         An omitted id is generated, so two calls add two tasks.
         """
         return self._app_handle.tasks.add(read_task({"kind": kind, "payload": payload, **fields}, self._tenant, SOURCE))
+
+    def _add_each(self, tasks: Sequence[NewTask]) -> Sequence[Item]:
+        """For each task what `add` answers or raises; tasks of coroutines, for AsyncClient."""
+        return self._app_handle.tasks.add_each(tasks)
 
     def add_many(self, tasks: Sequence[TaskFields]) -> Sequence[Item]:
         """Schedule up to 1,000 tasks at once; a wrong field rejects all of them.

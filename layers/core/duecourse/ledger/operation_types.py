@@ -131,6 +131,10 @@ def answered(ask: Callable[[], T]) -> T | Away:
 
 MAX_ADD = 1_000
 """The most tasks one add takes to one shard."""
+MAX_SHARED = 200
+"""The most tasks of separate coroutines in one script, which is done for all of them or for none."""
+MAX_SHARED_BYTES = 1_000_000
+"""Most bytes that the adds of several callers have together: a larger one goes by itself."""
 
 
 class Reply(StrEnum):
