@@ -1,5 +1,5 @@
 // The first view: what is wrong, since when, why, and what may be done; then the queues, and what comes.
-import { allQueues, queuePath, taskPath } from "./api.mjs";
+import { allQueues, pages, queuePath, taskPath } from "./api.mjs";
 import { History } from "./history.mjs";
 import { count, html, number, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
@@ -69,8 +69,8 @@ function Wrong({ queues, found }) {
 function LateQueue({ queue, cause }) {
   const late = overdueMs(queue), setting = SETTING[cause?.waits.for];
   return html`<li class="finding ${late >= LATE_MS ? "bad" : "warn"}">
-    <h3><${QueueLink} queue=${queue.queue} /> ${queue.paused ? "is paused" : "is late"}${late > 0 && html` by <strong>${span(late)}</strong>`}</h3>
-    <p>${late > 0 && html`since <${Time} at=${present() - late} />. `}${cause ? html`<${TaskLink} id=${cause.task.id} queue=${queue.queue} />: <${Sentence} text=${cause.waits.text} />` : queue.paused ? "No task is claimed. Nothing is overdue yet." : ""}</p>
+    <h3><${QueueLink} queue=${queue.queue} /> ${queue.paused ? html`is paused${late > 0 && html`, and late by <strong>${span(late)}</strong>`}` : html`is late by <strong>${span(late)}</strong>`}</h3>
+    <p>${late > 0 && html`Since <${Time} at=${present() - late} />. `}${cause ? html`<${TaskLink} id=${cause.task.id} queue=${queue.queue} />: <${Sentence} text=${cause.waits.text} />` : queue.paused ? "No task is claimed. Nothing is overdue yet." : ""}</p>
     <div class="buttons">${queue.paused ? html`<${Act} onClick=${() => resumeQueue(queue.queue)}>Resume…<//>` : setting && html`<${Act} onClick=${() => changeQueue(queue, [setting])}>Change the limit…<//>`}
       <a class="button quiet" href=${to(["tasks"], { queue: queue.queue, state: "scheduled" })}>${count(queue.tasks.scheduled, "task")}</a></div></li>`;
 }
@@ -134,13 +134,22 @@ export function dueBars(pages, now, [length, parts]) {
   });
 }
 
+const DEEP = 4;
+
+/** The first tasks of a queue, up to those that are due at `until`: one document, as of one page. */
+async function upcoming(queue, until, get) {
+  const found = await pages((cursor) => get("/tasks", { queue, state: "scheduled", limit: 100, cursor }), (page) => (page.tasks.length && Date.parse(page.tasks.at(-1).due_at) > until ? null : page.next_cursor), DEEP);
+  return { tasks: found.pages.flatMap((page) => page.tasks.map(({ due_at }) => ({ due_at }))), next_cursor: found.pages.at(-1).next_cursor };
+}
+
 function Coming({ queues }) {
   const [wide, setWide] = useState("hour");
   const fullest = [...queues].filter((one) => one.tasks.scheduled).sort((one, other) => other.tasks.scheduled - one.tasks.scheduled).slice(0, 5);
-  const live = useLive(fullest.length ? `due ${fullest.map((one) => one.queue)}` : null, (from) => Promise.all(fullest.map((one) => from("/tasks", { queue: one.queue, state: "scheduled", limit: 100 }))), 30_000);
+  const live = useLive(fullest.length ? `due ${wide} ${fullest.map((one) => one.queue)}` : null, (from) => Promise.all(fullest.map((one) => upcoming(one.queue, present() + SPANS[wide][0], from))), 30_000);
+  const bars = live.data ? dueBars(live.data, present(), SPANS[wide]) : [];
   return html`<${Panel} title="Comes due" aside=${html`<${Choice} label="Span" value=${wide} options=${[["hour", "next hour"], ["day", "next day"]]} onChange=${setWide} />`}>
-    ${fullest.length ? html`<${Waiting} live=${live}>${() => html`<${Bars} label="Tasks that come due" bars=${dueBars(live.data, present(), SPANS[wide])} />
-      <p class="soft">The first 100 tasks of ${fullest.length === 1 ? html`<${QueueLink} queue=${fullest[0].queue} />` : `${fullest.length} queues`}; overdue ones are in the first bar. Hatched: there may be more.</p>`}<//>` : html`<${Empty}>No task is scheduled.<//>`}<//>`;
+    ${fullest.length ? html`<${Waiting} live=${live}>${() => html`<${Bars} label="Tasks that come due" bars=${bars} />
+      <p class="soft">Tasks of ${fullest.length === 1 ? html`<${QueueLink} queue=${fullest[0].queue} />` : `the ${fullest.length} fullest queues`}; overdue ones are in the first bar.${bars.some((one) => one.more) ? " Shaded: there may be more." : ""}</p>`}<//>` : html`<${Empty}>No task is scheduled.<//>`}<//>`;
 }
 
 /** A choice of a few, as buttons. */

@@ -13,6 +13,7 @@ import { Sentence, Time, clockChanges, present, span, spanOf, useNow } from "./t
 const HOUR = 3_600_000, DAY = 24 * HOUR;
 const SPANS = { "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY, "60d": 60 * DAY, "1y": 365 * DAY };
 const DRAWN = 24;
+const MOST = 1000;
 
 async function everySchedule(from) {
   const queues = (await allQueues(from)).filter((one) => one.schedules?.count);
@@ -40,10 +41,11 @@ function useTimes(schedules, until) {
       for (const one of schedules) {
         if (over) return;
         try {
-          const { times } = await post("/schedules/preview", { ...ruleOf(one), count: 500 });
+          const { times } = await post("/schedules/preview", { ...ruleOf(one), count: MOST });
           // `until` and `limit` end a schedule before its rule does.
           const inside = times.filter((time) => Date.parse(time.at) <= until && (!one.until || time.at <= one.until)).slice(0, one.limit ? Math.max(0, one.limit - one.fired) : undefined);
-          if (!over) setFound((before) => ({ ...before, [keyOf(one)]: { times: inside, more: times.length === 500 && inside.length === 500 } }));
+          const known = inside.length === MOST ? Date.parse(inside.at(-1).at) : undefined;
+          if (!over) setFound((before) => ({ ...before, [keyOf(one)]: { times: inside, known } }));
         } catch {
           if (!over) setFound((before) => ({ ...before, [keyOf(one)]: { times: [] } }));
         }

@@ -103,7 +103,7 @@ export function clockChanges(zone, from, to) {
       const middle = (low + high) / 2;
       if (zoneOffset(zone, middle) === before) low = middle; else high = middle;
     }
-    found.push({ at: Math.round(high / 60_000) * 60_000, minutes: after - before, zone });
+    found.push({ at: Math.floor(high / 60_000) * 60_000, minutes: after - before, zone });
   }
   return found;
 }
