@@ -13,12 +13,12 @@ import pika
 import pytest
 from pika.exceptions import UnroutableError
 
-from duecourse_local.cli.rabbitmq import RabbitMq
 from duecourse_local.errors import HarnessError
 from duecourse_local.harness.aws.invocation import Answer
 from duecourse_local.harness.aws.queue_events import failed_items
 from duecourse_local.harness.aws.sources import RabbitMqFeed
 from duecourse_local.harness.options import Precision
+from duecourse_local.harness.rabbitmq_server import RabbitMq
 from duecourse_local.harness.template import RABBITMQ, Source
 from tests.support.emulator import emulator
 from tests.support.harness import Probes, probes

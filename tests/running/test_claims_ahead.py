@@ -10,8 +10,8 @@ import pytest
 
 from duecourse.errors import TaskDamaged
 from duecourse.ledger.task import Done, Ending, Settlement, Task
+from duecourse.running.hand_over import Targets
 from duecourse.running.run import Runner, release
-from duecourse.running.targets import Targets
 from duecourse.running.threads import LOOK_AGAIN_S, NoDisplay, Threads, Work, WorkBatches
 from tests.support.clock import HandClock
 from tests.support.engine import Broker, Lambda, targets_of

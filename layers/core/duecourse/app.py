@@ -41,16 +41,16 @@ from duecourse.ledger.task import DEAD, ENDED, Settlement, Shard, Task, Trigger,
 from duecourse.ledger.watched_keys import Watch
 from duecourse.queries.verbs import Queries, QueryLimits
 from duecourse.queues.verbs import Queues
-from duecourse.reminders.occurrences import Occurrences
+from duecourse.reminders.occurrence_updates import Occurrences
 from duecourse.reminders.one_off import OneOffReminders
 from duecourse.reminders.send import Letter, Message, ReminderKind, Sender, Write
 from duecourse.reminders.verbs import Reminders
 from duecourse.ringing.tick import Retention, ShardDrainer, Sweeper
 from duecourse.ringing.warming import UsageRecorder, Warmer, Warming
 from duecourse.running.drain import Drainer, Limits
+from duecourse.running.hand_over import INLINE, Targets
 from duecourse.running.leases import Leases
 from duecourse.running.run import AsyncKind, Elsewhere, Kind, Runner, RunTimes
-from duecourse.running.targets import INLINE, Targets
 from duecourse.running.task_event import Invoker, Publisher, Send
 from duecourse.running.threads import Threads
 from duecourse.running.work import Worker

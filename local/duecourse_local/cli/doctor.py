@@ -87,7 +87,7 @@ def doctor(
 
 def _findings(settings: Settings, folder: Path, *, with_targets: bool) -> Iterator[Finding]:
     from ..doctor import python_build, targets, zones
-    from ..doctor.ledger import Examination
+    from ..doctor.examination import Examination
 
     with (
         target.open_redis(settings, "is not examined: only a ledger on Redis is") as redis,

@@ -168,7 +168,7 @@ def run(
 
 
 def _variables_of_stack(folder: Path) -> dict[str, str]:
-    from duecourse.client.settings import ClientSettings
+    from duecourse.client.keyword_settings import ClientSettings
     from duecourse.settings import PREFIX
 
     up = state.running(folder)

@@ -9,7 +9,7 @@ from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from duecourse.client.client import Client, ReminderClient, ScheduleClient
-from duecourse.client.settings import ClientSettings
+from duecourse.client.keyword_settings import ClientSettings
 from duecourse.errors import ClientClosed, FieldError, InvalidSettings
 from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, Span, Task
 

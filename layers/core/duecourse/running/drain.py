@@ -16,8 +16,8 @@ from duecourse.ledger.operation_types import MAX_CLAIM, Away, Claim, Lease, Sett
 from duecourse.ledger.queue import MAX_PRIORITY
 from duecourse.ledger.schedule import StoredSchedule
 from duecourse.ledger.task import Settlement, Shard, Trigger
+from duecourse.running.hand_over import Targets
 from duecourse.running.run import Runner, release
-from duecourse.running.targets import Targets
 from duecourse.running.threads import LOOK_AGAIN_S, NO_DISPLAY, Finished, LeaseDisplay, Threads, WorkBatches
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 
 from duecourse.ledger.task import DEFAULT_TENANT, Ending, Settlement, Shard, Task
 from duecourse.running.event_loop import LOOP
+from duecourse.running.hand_over import Targets
 from duecourse.running.run import FALL, MOST_KINDS, Runner, release
-from duecourse.running.targets import Targets
 
 # Threads on which tasks run. They live as long as the process, so that a warm drain starts none.
 

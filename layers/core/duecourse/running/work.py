@@ -27,9 +27,9 @@ from duecourse.ledger.task import (
     lease_within,
 )
 from duecourse.running.event_loop import ASYNC_PARALLEL, LOOP
+from duecourse.running.hand_over import MAX_TASKS
 from duecourse.running.leases import AGAIN_S, extend_leases
 from duecourse.running.run import Runner, RunTimes, release
-from duecourse.running.targets import MAX_TASKS
 from duecourse.running.threads import Threads
 from duecourse.tasks.verbs import require
 
