@@ -45,7 +45,7 @@ export function Dead() {
 export function DeadOf({ queue, query }) {
   const filter = { ...(query.kind && { kind: query.kind }), ...(query.error && { error: query.error }) };
   const live = useLive(`dead ${queue} ${JSON.stringify(filter)}`, (from) => groups(queue, from, filter), 10_000);
-  const list = useTasks({ queue, state: "dead", ...filter });
+  const list = useTasks({ queue, state: "dead", ...filter }, 10);
   const { chosen, choose, clear } = useChosen(list.key);
   const picked = [...chosen.values()];
   const after = () => { clear(); list.reload(); };

@@ -129,8 +129,7 @@ export function dueBars(pages, now, [length, parts]) {
   const known = Math.min(...pages.map((page) => (page.next_cursor && page.tasks.length ? Date.parse(page.tasks.at(-1).due_at) : Infinity)));
   return Array.from({ length: parts }, (_, n) => {
     const from = now + n * size;
-    const due = tasks.filter((at) => (n === 0 || at >= from) && at < from + size);
-    return { from, to: from + size, n: due.length, more: from + size > known, kind: n === 0 && due.some((at) => at < now) ? "late" : "" };
+    return { from, to: from + size, n: tasks.filter((at) => at >= from && at < from + size).length, more: from + size > known };
   });
 }
 
@@ -146,10 +145,11 @@ function Coming({ queues }) {
   const [wide, setWide] = useState("hour");
   const fullest = [...queues].filter((one) => one.tasks.scheduled).sort((one, other) => other.tasks.scheduled - one.tasks.scheduled).slice(0, 5);
   const live = useLive(fullest.length ? `due ${wide} ${fullest.map((one) => one.queue)}` : null, (from) => Promise.all(fullest.map((one) => upcoming(one.queue, present() + SPANS[wide][0], from))), 30_000);
+  const overdue = (live.data ?? []).flatMap((page) => page.tasks).filter((task) => Date.parse(task.due_at) < present()).length;
   const bars = live.data ? dueBars(live.data, present(), SPANS[wide]) : [];
   return html`<${Panel} title="Comes due" aside=${html`<${Choice} label="Span" value=${wide} options=${[["hour", "next hour"], ["day", "next day"]]} onChange=${setWide} />`}>
-    ${fullest.length ? html`<${Waiting} live=${live}>${() => html`<${Bars} label="Tasks that come due" bars=${bars} />
-      <p class="soft">Tasks of ${fullest.length === 1 ? html`<${QueueLink} queue=${fullest[0].queue} />` : `the ${fullest.length} fullest queues`}; overdue ones are in the first bar.${bars.some((one) => one.more) ? " Shaded: there may be more." : ""}</p>`}<//>` : html`<${Empty}>No task is scheduled.<//>`}<//>`;
+    ${fullest.length ? html`<${Waiting} live=${live}>${() => html`${overdue > 0 && html`<p class="overdue bad">${count(overdue, "task")} ${overdue === 1 ? "is" : "are"} overdue now.</p>`}<${Bars} label="Tasks that come due" bars=${bars} />
+      <p class="soft">Tasks of ${fullest.length === 1 ? html`<${QueueLink} queue=${fullest[0].queue} />` : `the ${fullest.length} fullest queues`}.${bars.some((one) => one.more) ? " Shaded: there may be more." : ""}</p>`}<//>` : html`<${Empty}>No task is scheduled.<//>`}<//>`;
 }
 
 /** A choice of a few, as buttons. */

@@ -6,7 +6,8 @@ const MIN = 60_000, HOUR = 3_600_000, DAY = 86_400_000;
 const STEPS = [1, 5, 15, 30].map((n) => n * 1_000).concat([1, 5, 15, 30].map((n) => n * MIN), [1, 3, 6, 12].map((n) => n * HOUR), [1, 2, 7, 14, 30, 90, 365].map((n) => n * DAY));
 
 /** Instants at which an axis has a mark, at whole hours or days of the reader's zone. */
-export function ticks(from, to, most = 7) {
+const NARROW = matchMedia("(max-width: 760px)");
+export function ticks(from, to, most = NARROW.matches ? 4 : 7) {
   const step = STEPS.find((one) => (to - from) / one <= most) ?? 365 * DAY;
   const shift = zoneOffset(ZONE, from) * MIN;
   const found = [];
@@ -20,7 +21,7 @@ export const scale = (from, to) => (at) => `${Math.max(0, Math.min(100, ((at - f
 export function Axis({ from, to, now, most }) {
   const x = scale(from, to);
   // A label at an end of the axis stays within the picture.
-  const side = (at) => { const part = (at - from) / (to - from); return part < 0.04 ? "first" : part > 0.96 ? "last" : ""; };
+  const side = (at) => { const part = (at - from) / (to - from); return part < 0.05 ? "first" : part > 0.92 ? "last" : ""; };
   const { step, at: marks } = ticks(from, to, most);
   const label = (at) => (step >= DAY || (step >= HOUR && clock(at) === "00:00") ? dayName(at) : step < MIN ? when(at, at) : clock(at));
   return html`<div class="axis" aria-hidden="true">${marks.map((at) => html`<span key=${at} class=${side(at)} style=${{ left: x(at) }}>${label(at)}</span>`)}${now >= from && now <= to && html`<span class="now ${side(now)}" style=${{ left: x(now) }}>now</span>`}</div>`;

@@ -71,9 +71,9 @@ export function Schedules({ query }) {
       </form>
       <${Picture} schedules=${fit.slice(0, DRAWN)} left=${fit.length - DRAWN} how=${how} wide=${wide} />
       <${Panel} title="All" aside=${html`<span class="soft">${count(fit.length, "schedule")}</span>`}>
-        <${Table} label="Schedules" columns=${[["Schedule"], ["Queue"], ["Rule"], ["Zone"], ["Fires next"], ["Fired", "n"], ["Missed", "n"], ["Skipped", "n"], ["", "act"]]}>
+        <${Table} label="Schedules" columns=${[["Schedule"], ["Queue"], ["Rule"], ["Fires next"], ["Fired", "n"], ["Missed", "n"], ["Skipped", "n"], ["", "act"]]}>
         ${fit.slice(0, 300).map((one) => html`<tr key=${keyOf(one)}><th scope="row"><a class="id" href=${to(["schedules", one.id], { queue: one.queue })}>${one.id}</a></th><td><${QueueLink} queue=${one.queue} /></td>
-          <td title=${ruleText(one.repeat)}>${inWords(one.repeat)}</td><td>${one.time_zone}</td>
+          <td class="rule" title=${ruleText(one.repeat)}>${inWords(one.repeat)} <span class="soft">${one.time_zone}</span></td>
           <td>${one.paused ? html`<${Chip} kind="warn">paused<//>` : one.next[0] ? html`<${Time} at=${one.next[0].due_at ?? one.next[0].at} how="both" />` : html`<span class="soft" title=${one.why}>over</span>`}${one.next[0]?.clock_change && html` <${Chip} kind="warn">clocks change<//>`}</td>
           <td class="n">${number(one.fired)}</td><td class="n">${one.times_missed ? html`<span class="bad">${number(one.times_missed)}</span>` : html`<span class="none">0</span>`}</td><td class="n">${one.skipped ? number(one.skipped) : html`<span class="none">0</span>`}</td>
           <td class="act">${one.paused ? html`<${Act} kind="quiet" onClick=${() => resumeSchedule(one)}>Resume…<//>` : html`<${Act} kind="quiet" onClick=${() => pauseSchedule(one)}>Pause…<//>`}<${Act} kind="quiet" onClick=${() => runSchedule(one)}>Run now…<//></td></tr>`)}<//>

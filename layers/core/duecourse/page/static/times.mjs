@@ -108,9 +108,6 @@ export function clockChanges(zone, from, to) {
   return found;
 }
 
-/** The value of an `<input type=datetime-local>` for an instant, and back. */
-export const toInput = (ms) => {
-  const date = new Date(ms);
-  return new Date(ms - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
-};
+/** The value of an `<input type=datetime-local>` for an instant, to the minute, and back. */
+export const toInput = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 export const fromInput = (text) => (text ? new Date(text).toISOString() : undefined);
