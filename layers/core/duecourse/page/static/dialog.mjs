@@ -73,12 +73,12 @@ function Dialog({ action }) {
     ${progress && html`<div class="effect" role="status" aria-live="polite">${progress.total ? html`<progress max=${progress.total} value=${progress.done} aria-label="Progress"></progress>` : html`<progress aria-label="Progress"></progress>`}<div>${progress.text}</div></div>`}
     ${error && html`<${Failure} error=${error} />`}
     ${result && html`<div class="note good" role="status">${result}</div>`}
-    <div class="buttons">
+    ${/* Each button has a key: one that became another within its click would be pressed twice. */ ""}<div class="buttons">
       ${progress
-        ? html`<button type="button" disabled=${!action.stops} onClick=${() => stop.current.abort()}>Stop</button>`
+        ? html`<button key="stop" type="button" disabled=${!action.stops} onClick=${() => stop.current.abort()}>Stop</button>`
         : result || action.info
-          ? html`<button type="submit" class="main" autofocus>Close</button>`
-          : html`<button type="button" onClick=${close}>Leave it</button><button type="submit" class="main ${action.danger ? "danger" : ""}" disabled=${!plan || !!plan.nothing}>${(plan && plan.confirm) || action.confirm}</button>`}
+          ? html`<button key="close" type="submit" class="main" autofocus>Close</button>`
+          : html`<button key="leave" type="button" onClick=${close}>Leave it</button><button key="confirm" type="submit" class="main ${action.danger ? "danger" : ""}" disabled=${!plan || !!plan.nothing}>${(plan && plan.confirm) || action.confirm}</button>`}
     </div></form></dialog>`;
 }
 

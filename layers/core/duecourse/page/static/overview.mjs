@@ -7,6 +7,7 @@ import { Bars } from "./plots.mjs";
 import { Chip, Empty, Meter, Number, Panel, QueueLink, Table, TaskLink, Waiting } from "./parts.mjs";
 import { changeQueue, pauseQueue, rateText, resumeQueue } from "./queue_actions.mjs";
 import { to } from "./route.mjs";
+import { addressOf } from "./schedule_actions.mjs";
 import { Act } from "./session.mjs";
 import { replayMany } from "./task_actions.mjs";
 import { Sentence, Time, duration, present, span, spanOf } from "./times.mjs";
@@ -166,7 +167,7 @@ function NextSchedules({ queues }) {
   const some = queues.some((one) => one.schedules?.count);
   const live = useLive(some ? "next schedules" : null, (from) => nextSchedules(queues, 8, from), 20_000);
   return html`<${Panel} title="Fires next" aside=${html`<a href=${to(["schedules"])}>All schedules</a>`}>
-    ${some ? html`<${Waiting} live=${live}>${() => (live.data.length ? html`<ul class="list">${live.data.slice(0, 8).map((one) => html`<li key=${`${one.queue} ${one.id}`}><a class="id" href=${to(["schedules", one.id], { queue: one.queue })}>${one.id}</a><span class="soft">${one.queue}</span><span class="right"><${Time} at=${one.next[0].due_at ?? one.next[0].at} how="both" />${one.next[0].clock_change && html` <${Chip} kind="warn">clocks change<//>`}</span></li>`)}</ul>` : html`<${Empty}>No schedule fires again: each is paused or over.<//>`)}<//>` : html`<${Empty}>No schedule.<//>`}<//>`;
+    ${some ? html`<${Waiting} live=${live}>${() => (live.data.length ? html`<ul class="list">${live.data.slice(0, 8).map((one) => html`<li key=${`${one.queue} ${one.id}`}><a class="id" href=${addressOf(one)}>${one.id}</a><span class="soft">${one.queue}</span><span class="right"><${Time} at=${one.next[0].due_at ?? one.next[0].at} how="both" />${one.next[0].clock_change && html` <${Chip} kind="warn">clocks change<//>`}</span></li>`)}</ul>` : html`<${Empty}>No schedule fires again: each is paused or over.<//>`)}<//>` : html`<${Empty}>No schedule.<//>`}<//>`;
 }
 
 /** One queue: its settings, why it is late, its dead and its schedules. */
@@ -184,7 +185,7 @@ export function Queue({ name }) {
       <div class="columns"><${Panel} title="Tasks"><${Facts4} queue=${queue} /><//>
       <${Panel} title="Limits"><${Limits} queue=${queue} /><//></div>
       ${dead.data?.errors.length > 0 && html`<${Panel} title="Dead, by error"><ul class="findings">${dead.data.errors.map((group) => html`<${DeadGroup} key=${group.kind + group.error} queue=${name} group=${group} />`)}</ul><//>`}
-      ${schedules.data?.schedules.length > 0 && html`<${Panel} title="Schedules"><ul class="list">${schedules.data.schedules.map((one) => html`<li key=${one.id}><a class="id" href=${to(["schedules", one.id], { queue: name })}>${one.id}</a><span class="soft">${one.kind}</span><span class="right">${one.paused ? html`<${Chip} kind="warn">paused<//>` : one.next[0] ? html`<${Time} at=${one.next[0].at} how="both" />` : "over"}</span></li>`)}</ul><//>`}
+      ${schedules.data?.schedules.length > 0 && html`<${Panel} title="Schedules"><ul class="list">${schedules.data.schedules.map((one) => html`<li key=${one.id}><a class="id" href=${addressOf(one)}>${one.id}</a><span class="soft">${one.kind}</span><span class="right">${one.paused ? html`<${Chip} kind="warn">paused<//>` : one.next[0] ? html`<${Time} at=${one.next[0].at} how="both" />` : "over"}</span></li>`)}</ul><//>`}
       <${History} queues=${[queue]} />`;
   }}<//>`;
 }

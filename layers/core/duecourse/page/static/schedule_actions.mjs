@@ -2,7 +2,12 @@
 import { get, patch, post, remove, schedulePath } from "./api.mjs";
 import { ask } from "./dialog.mjs";
 import { count, html, number, script } from "./lib.mjs";
+import { to } from "./route.mjs";
 import { Sentence, Time, distance, fromInput, present, spanOf, toInput } from "./times.mjs";
+
+/** A reminder that comes again is a schedule of this queue; it is changed as a reminder. */
+export const REMINDERS = "reminders";
+export const addressOf = (one) => (one.queue === REMINDERS ? to(["reminders", one.id]) : to(["schedules", one.id], { queue: one.queue }));
 
 const read = async (schedule, signal) => (await get(schedulePath(schedule.id), { queue: schedule.queue }, signal)).schedule;
 const query = (schedule) => ({ queue: schedule.queue });
