@@ -23,34 +23,44 @@ export const away = shared(null);
 
 export const segment = (text) => encodeURIComponent(text);
 
-/** One request; `path` begins with a slash. Throws Problem and Away. */
+/** One request; `path` begins with a slash. Throws Problem and Away.
+ *
+ * One that changes something has an Idempotency-Key, and is sent once more if no answer came: it is done once. */
 export async function request(method, path, { query = {}, body, signal } = {}) {
   const url = new URL(`api${path}`, document.baseURI);
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, value);
   }
-  const headers = method === "GET" ? {} : { "X-Duecourse-Page": "1", "Content-Type": "application/json" };
-  const limit = AbortSignal.timeout(PATIENCE_MS);
-  let answer, text;
-  try {
-    answer = await fetch(url, {
-      method, headers, credentials: "same-origin", cache: "no-store",
-      body: body === undefined ? undefined : JSON.stringify(body),
-      signal: signal ? AbortSignal.any([signal, limit]) : limit,
-    });
-    text = await answer.text();
-  } catch (error) {
-    if (signal?.aborted) throw error;
-    const late = error.name === "TimeoutError";
-    throw gone(late ? `There was no answer within ${PATIENCE_MS / 1000} seconds.` : "The page's server does not answer.");
-  }
+  const headers = {};
+  const once = method !== "GET" && !path.endsWith("/preview") && !body?.dry_run;
+  if (method !== "GET") Object.assign(headers, { "X-Duecourse-Page": "1", "Content-Type": "application/json" });
+  if (once) headers["Idempotency-Key"] = `"${newKey()}"`;
+  const options = { method, headers, credentials: "same-origin", cache: "no-store", body: body === undefined ? undefined : JSON.stringify(body) };
+  const { status, text } = await answered(url, options, signal, once ? 2 : 1);
   const found = parsed(text);
-  if (answer.status === 401) throw gone("The key of this page is no longer valid: open the address that the command prints.");
-  if (answer.status >= 502 || found === null) throw gone(found?.detail || found?.title || `The answer has status ${answer.status}.`);
+  if (status === 401) throw gone("The key of this page is no longer valid: open the address that the command prints.");
+  if (status >= 502 || found === null) throw gone(found?.detail || found?.title || `The answer has status ${status}.`);
   if (away.get()) away.set(null);
-  if (answer.status >= 400) throw new Problem(answer.status, found ?? {});
+  if (status >= 400) throw new Problem(status, found);
   return found;
 }
+
+async function answered(url, options, signal, tries) {
+  const limit = new AbortController();
+  const timer = setTimeout(() => limit.abort(), PATIENCE_MS);
+  try {
+    const answer = await fetch(url, { ...options, signal: signal ? AbortSignal.any([signal, limit.signal]) : limit.signal });
+    return { status: answer.status, text: await answer.text() };
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    if (tries > 1) return await answered(url, options, signal, tries - 1);
+    throw gone(limit.signal.aborted ? `There was no answer within ${PATIENCE_MS / 1000} seconds.` : "The page's server does not answer.");
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 export const get = (path, query, signal) => request("GET", path, { query, signal });
 export const post = (path, body, query) => request("POST", path, { body: body ?? {}, query });

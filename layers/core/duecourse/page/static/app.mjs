@@ -64,7 +64,7 @@ function Head({ parts, query, found }) {
   const box = useRef(null);
   const [text, setText] = useState(query.q ?? "");
   const search = (event) => { event.preventDefault(); if (text.trim()) go(to(["search"], { q: text.trim() })); box.current.blur(); };
-  return html`<header class="head"><a class="brand" href=${to([])}>duecourse</a>
+  return html`<header class="masthead"><a class="brand" href=${to([])}>duecourse</a>
     <nav aria-label="Views">${VIEWS.map(([view, label]) => html`<a href=${to(view ? [view] : [])} aria-current=${(parts[0] ?? "") === view || (view === "" && parts[0] === "queues") ? "page" : undefined}>${label}</a>`)}</nav>
     ${found?.read_only && html`<span class="chip" title="This page shows all and changes nothing.">read only</span>`}
     <form role="search" aria-label="Search by id" onSubmit=${search}><input id="search" ref=${box} type="search" value=${text} placeholder="Search by id  ( / )" aria-label="Search by id" spellcheck="false" autocomplete="off" onInput=${(event) => setText(event.target.value)} /></form></header>`;

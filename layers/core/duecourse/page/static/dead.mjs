@@ -45,7 +45,7 @@ export function Dead() {
 export function DeadOf({ queue, query }) {
   const filter = { ...(query.kind && { kind: query.kind }), ...(query.error && { error: query.error }) };
   const live = useLive(`dead ${queue} ${JSON.stringify(filter)}`, (from) => groups(queue, from, filter), 10_000);
-  const list = useTasks({ queue, state: "dead", ...filter });
+  const list = useTasks({ queue, state: "dead", ...filter }, 10);
   const { chosen, choose, clear } = useChosen(list.key);
   const picked = [...chosen.values()];
   const after = () => { clear(); list.reload(); };
@@ -77,5 +77,5 @@ function Deaths({ rows, more }) {
   const bars = [];
   for (let from = first; from <= now; from += size) bars.push({ from, to: from + size, n: 0, kind: "dead", more: more && from + size > at.at(-1) });
   for (const one of at) bars[Math.floor((one - first) / size)].n++;
-  return html`<${Bars} label="Deaths" bars=${bars} now=${now} /><p class="soft">${more ? "Of the tasks that are listed so far. Hatched: there may be more." : ""}</p>`;
+  return html`<${Bars} label="Deaths" bars=${bars} now=${now} /><p class="soft">${more ? "Of the tasks that are listed so far. Shaded: there may be more." : ""}</p>`;
 }

@@ -9,7 +9,7 @@ const asked = shared(null);
 /** Ask for an action.
  *
  * `plan(values)` reads what it would do and answers {text, nothing?, …}; `run(values, {plan, tell, signal})` does it and
- * answers its result as a text. `fields` are [{name, label, type, value, hint, options}]. With `info` in place of these,
+ * answers its result as a text. `fields` are [{name, label, type, value, hint, options}], with `field` where the API has another name. With `info` in place of these,
  * the dialog only shows something. */
 export const ask = (action) => asked.set({ ...action, key: Math.random() });
 
@@ -66,21 +66,24 @@ function Dialog({ action }) {
   return html`<dialog ref=${node} onCancel=${cancel} aria-labelledby="dialog-title"><form method="dialog" onSubmit=${run}>
     <h2 id="dialog-title">${action.title}</h2>
     ${action.intro && html`<p class="intro">${action.intro}</p>`}
-    ${!result && (action.fields ?? []).map((field) => html`<${Field} key=${field.name} field=${field} value=${values[field.name]} onInput=${change(field)} disabled=${!!progress} problem=${error instanceof Problem && error.fields[field.name]} />`)}
+    ${!result && (action.fields ?? []).map((field) => html`<${Field} key=${field.name} field=${field} value=${values[field.name]} onInput=${change(field)} disabled=${!!progress} problem=${error instanceof Problem && problemOf(field, error)} />`)}
     ${action.info}
-    ${!result && !progress && !action.info && html`<div class="effect" role="status" aria-live="polite">
-      ${plan ? html`<strong>${plan.nothing ? "Nothing to do" : "Effect"}</strong><div>${plan.text}</div>${plan.more}` : error ? "" : html`<span class="none">Looking at what this would do…</span>`}</div>`}
+    ${!result && !progress && !action.info && (plan || !error) && html`<div class="effect" role="status" aria-live="polite">
+      ${plan ? html`<strong>${plan.nothing ? "Nothing to do" : "Effect"}</strong><div>${plan.text}</div>${plan.more}` : html`<span class="none">Looking at what this would do…</span>`}</div>`}
     ${progress && html`<div class="effect" role="status" aria-live="polite">${progress.total ? html`<progress max=${progress.total} value=${progress.done} aria-label="Progress"></progress>` : html`<progress aria-label="Progress"></progress>`}<div>${progress.text}</div></div>`}
     ${error && html`<${Failure} error=${error} />`}
     ${result && html`<div class="note good" role="status">${result}</div>`}
-    <div class="buttons">
+    ${/* Each button has a key: one that became another within its click would be pressed twice. */ ""}<div class="buttons">
       ${progress
-        ? html`<button type="button" disabled=${!action.stops} onClick=${() => stop.current.abort()}>Stop</button>`
+        ? html`<button key="stop" type="button" disabled=${!action.stops} onClick=${() => stop.current.abort()}>Stop</button>`
         : result || action.info
-          ? html`<button type="submit" class="main" autofocus>Close</button>`
-          : html`<button type="button" onClick=${close}>Leave it</button><button type="submit" class="main ${action.danger ? "danger" : ""}" disabled=${!plan || !!plan.nothing}>${(plan && plan.confirm) || action.confirm}</button>`}
+          ? html`<button key="close" type="submit" class="main" autofocus>Close</button>`
+          : html`<button key="leave" type="button" onClick=${close}>Leave it</button><button key="confirm" type="submit" class="main ${action.danger ? "danger" : ""}" disabled=${!plan || !!plan.nothing}>${(plan && plan.confirm) || action.confirm}</button>`}
     </div></form></dialog>`;
 }
+
+/** What the API says of a field, or of a part of it. */
+const problemOf = (field, error) => Object.entries(error.fields).find(([name]) => [name, name.split(".")[0]].some((one) => one === (field.field ?? field.name)))?.[1];
 
 function Field({ field, value, onInput, disabled, problem }) {
   const id = `field-${field.name}`;
@@ -92,7 +95,7 @@ function Field({ field, value, onInput, disabled, problem }) {
         ? html`<textarea ...${common} rows="6" spellcheck="false" value=${value} onInput=${onInput}></textarea>`
         : field.type === "checkbox"
           ? html`<input ...${common} type="checkbox" checked=${value} onChange=${onInput} />`
-          : html`<input ...${common} type=${field.type ?? "text"} step=${field.type === "datetime-local" ? "1" : undefined} placeholder=${field.placeholder} spellcheck="false" autocomplete="off" value=${value} onInput=${onInput} />`;
+          : html`<input ...${common} type=${field.type ?? "text"} placeholder=${field.placeholder} spellcheck="false" autocomplete="off" value=${value} onInput=${onInput} />`;
   return html`<div class="field ${field.type ?? "text"}"><label for=${id}>${field.label}</label>${control}<small id="${id}-hint">${problem ? html`<span class="problem">${problem}</span>` : field.hint}</small></div>`;
 }
 

@@ -1,5 +1,5 @@
 // The first view: what is wrong, since when, why, and what may be done; then the queues, and what comes.
-import { allQueues, queuePath, taskPath } from "./api.mjs";
+import { allQueues, pages, queuePath, taskPath } from "./api.mjs";
 import { History } from "./history.mjs";
 import { count, html, number, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
@@ -7,6 +7,7 @@ import { Bars } from "./plots.mjs";
 import { Chip, Empty, Meter, Number, Panel, QueueLink, Table, TaskLink, Waiting } from "./parts.mjs";
 import { changeQueue, pauseQueue, rateText, resumeQueue } from "./queue_actions.mjs";
 import { to } from "./route.mjs";
+import { addressOf } from "./schedule_actions.mjs";
 import { Act } from "./session.mjs";
 import { replayMany } from "./task_actions.mjs";
 import { Sentence, Time, duration, present, span, spanOf } from "./times.mjs";
@@ -69,8 +70,8 @@ function Wrong({ queues, found }) {
 function LateQueue({ queue, cause }) {
   const late = overdueMs(queue), setting = SETTING[cause?.waits.for];
   return html`<li class="finding ${late >= LATE_MS ? "bad" : "warn"}">
-    <h3><${QueueLink} queue=${queue.queue} /> ${queue.paused ? "is paused" : "is late"}${late > 0 && html` by <strong>${span(late)}</strong>`}</h3>
-    <p>${late > 0 && html`since <${Time} at=${present() - late} />. `}${cause ? html`<${TaskLink} id=${cause.task.id} queue=${queue.queue} />: <${Sentence} text=${cause.waits.text} />` : queue.paused ? "No task is claimed. Nothing is overdue yet." : ""}</p>
+    <h3><${QueueLink} queue=${queue.queue} /> ${queue.paused ? html`is paused${late > 0 && html`, and late by <strong>${span(late)}</strong>`}` : html`is late by <strong>${span(late)}</strong>`}</h3>
+    <p>${late > 0 && html`Since <${Time} at=${present() - late} />. `}${cause ? html`<${TaskLink} id=${cause.task.id} queue=${queue.queue} />: <${Sentence} text=${cause.waits.text} />` : queue.paused ? "No task is claimed. Nothing is overdue yet." : ""}</p>
     <div class="buttons">${queue.paused ? html`<${Act} onClick=${() => resumeQueue(queue.queue)}>Resume…<//>` : setting && html`<${Act} onClick=${() => changeQueue(queue, [setting])}>Change the limit…<//>`}
       <a class="button quiet" href=${to(["tasks"], { queue: queue.queue, state: "scheduled" })}>${count(queue.tasks.scheduled, "task")}</a></div></li>`;
 }
@@ -129,18 +130,27 @@ export function dueBars(pages, now, [length, parts]) {
   const known = Math.min(...pages.map((page) => (page.next_cursor && page.tasks.length ? Date.parse(page.tasks.at(-1).due_at) : Infinity)));
   return Array.from({ length: parts }, (_, n) => {
     const from = now + n * size;
-    const due = tasks.filter((at) => (n === 0 || at >= from) && at < from + size);
-    return { from, to: from + size, n: due.length, more: from + size > known, kind: n === 0 && due.some((at) => at < now) ? "late" : "" };
+    return { from, to: from + size, n: tasks.filter((at) => at >= from && at < from + size).length, more: from + size > known };
   });
+}
+
+const DEEP = 4;
+
+/** The first tasks of a queue, up to those that are due at `until`: one document, as of one page. */
+async function upcoming(queue, until, get) {
+  const found = await pages((cursor) => get("/tasks", { queue, state: "scheduled", limit: 100, cursor }), (page) => (page.tasks.length && Date.parse(page.tasks.at(-1).due_at) > until ? null : page.next_cursor), DEEP);
+  return { tasks: found.pages.flatMap((page) => page.tasks.map(({ due_at }) => ({ due_at }))), next_cursor: found.pages.at(-1).next_cursor };
 }
 
 function Coming({ queues }) {
   const [wide, setWide] = useState("hour");
   const fullest = [...queues].filter((one) => one.tasks.scheduled).sort((one, other) => other.tasks.scheduled - one.tasks.scheduled).slice(0, 5);
-  const live = useLive(fullest.length ? `due ${fullest.map((one) => one.queue)}` : null, (from) => Promise.all(fullest.map((one) => from("/tasks", { queue: one.queue, state: "scheduled", limit: 100 }))), 30_000);
+  const live = useLive(fullest.length ? `due ${wide} ${fullest.map((one) => one.queue)}` : null, (from) => Promise.all(fullest.map((one) => upcoming(one.queue, present() + SPANS[wide][0], from))), 30_000);
+  const overdue = (live.data ?? []).flatMap((page) => page.tasks).filter((task) => Date.parse(task.due_at) < present()).length;
+  const bars = live.data ? dueBars(live.data, present(), SPANS[wide]) : [];
   return html`<${Panel} title="Comes due" aside=${html`<${Choice} label="Span" value=${wide} options=${[["hour", "next hour"], ["day", "next day"]]} onChange=${setWide} />`}>
-    ${fullest.length ? html`<${Waiting} live=${live}>${() => html`<${Bars} label="Tasks that come due" bars=${dueBars(live.data, present(), SPANS[wide])} />
-      <p class="soft">The first 100 tasks of ${fullest.length === 1 ? html`<${QueueLink} queue=${fullest[0].queue} />` : `${fullest.length} queues`}; overdue ones are in the first bar. Hatched: there may be more.</p>`}<//>` : html`<${Empty}>No task is scheduled.<//>`}<//>`;
+    ${fullest.length ? html`<${Waiting} live=${live}>${() => html`${overdue > 0 && html`<p class="overdue bad">${count(overdue, "task")} ${overdue === 1 ? "is" : "are"} overdue now.</p>`}<${Bars} label="Tasks that come due" bars=${bars} />
+      <p class="soft">Tasks of ${fullest.length === 1 ? html`<${QueueLink} queue=${fullest[0].queue} />` : `the ${fullest.length} fullest queues`}.${bars.some((one) => one.more) ? " Shaded: there may be more." : ""}</p>`}<//>` : html`<${Empty}>No task is scheduled.<//>`}<//>`;
 }
 
 /** A choice of a few, as buttons. */
@@ -157,7 +167,7 @@ function NextSchedules({ queues }) {
   const some = queues.some((one) => one.schedules?.count);
   const live = useLive(some ? "next schedules" : null, (from) => nextSchedules(queues, 8, from), 20_000);
   return html`<${Panel} title="Fires next" aside=${html`<a href=${to(["schedules"])}>All schedules</a>`}>
-    ${some ? html`<${Waiting} live=${live}>${() => (live.data.length ? html`<ul class="list">${live.data.slice(0, 8).map((one) => html`<li key=${`${one.queue} ${one.id}`}><a class="id" href=${to(["schedules", one.id], { queue: one.queue })}>${one.id}</a><span class="soft">${one.queue}</span><span class="right"><${Time} at=${one.next[0].due_at ?? one.next[0].at} how="both" />${one.next[0].clock_change && html` <${Chip} kind="warn">clocks change<//>`}</span></li>`)}</ul>` : html`<${Empty}>No schedule fires again: each is paused or over.<//>`)}<//>` : html`<${Empty}>No schedule.<//>`}<//>`;
+    ${some ? html`<${Waiting} live=${live}>${() => (live.data.length ? html`<ul class="list">${live.data.slice(0, 8).map((one) => html`<li key=${`${one.queue} ${one.id}`}><a class="id" href=${addressOf(one)}>${one.id}</a><span class="soft">${one.queue}</span><span class="right"><${Time} at=${one.next[0].due_at ?? one.next[0].at} how="both" />${one.next[0].clock_change && html` <${Chip} kind="warn">clocks change<//>`}</span></li>`)}</ul>` : html`<${Empty}>No schedule fires again: each is paused or over.<//>`)}<//>` : html`<${Empty}>No schedule.<//>`}<//>`;
 }
 
 /** One queue: its settings, why it is late, its dead and its schedules. */
@@ -175,7 +185,7 @@ export function Queue({ name }) {
       <div class="columns"><${Panel} title="Tasks"><${Facts4} queue=${queue} /><//>
       <${Panel} title="Limits"><${Limits} queue=${queue} /><//></div>
       ${dead.data?.errors.length > 0 && html`<${Panel} title="Dead, by error"><ul class="findings">${dead.data.errors.map((group) => html`<${DeadGroup} key=${group.kind + group.error} queue=${name} group=${group} />`)}</ul><//>`}
-      ${schedules.data?.schedules.length > 0 && html`<${Panel} title="Schedules"><ul class="list">${schedules.data.schedules.map((one) => html`<li key=${one.id}><a class="id" href=${to(["schedules", one.id], { queue: name })}>${one.id}</a><span class="soft">${one.kind}</span><span class="right">${one.paused ? html`<${Chip} kind="warn">paused<//>` : one.next[0] ? html`<${Time} at=${one.next[0].at} how="both" />` : "over"}</span></li>`)}</ul><//>`}
+      ${schedules.data?.schedules.length > 0 && html`<${Panel} title="Schedules"><ul class="list">${schedules.data.schedules.map((one) => html`<li key=${one.id}><a class="id" href=${addressOf(one)}>${one.id}</a><span class="soft">${one.kind}</span><span class="right">${one.paused ? html`<${Chip} kind="warn">paused<//>` : one.next[0] ? html`<${Time} at=${one.next[0].at} how="both" />` : "over"}</span></li>`)}</ul><//>`}
       <${History} queues=${[queue]} />`;
   }}<//>`;
 }

@@ -6,7 +6,8 @@ const MIN = 60_000, HOUR = 3_600_000, DAY = 86_400_000;
 const STEPS = [1, 5, 15, 30].map((n) => n * 1_000).concat([1, 5, 15, 30].map((n) => n * MIN), [1, 3, 6, 12].map((n) => n * HOUR), [1, 2, 7, 14, 30, 90, 365].map((n) => n * DAY));
 
 /** Instants at which an axis has a mark, at whole hours or days of the reader's zone. */
-export function ticks(from, to, most = 7) {
+const NARROW = matchMedia("(max-width: 760px)");
+export function ticks(from, to, most = NARROW.matches ? 4 : 7) {
   const step = STEPS.find((one) => (to - from) / one <= most) ?? 365 * DAY;
   const shift = zoneOffset(ZONE, from) * MIN;
   const found = [];
@@ -19,9 +20,11 @@ export const scale = (from, to) => (at) => `${Math.max(0, Math.min(100, ((at - f
 /** Marks of time under a picture; "now" stands out. */
 export function Axis({ from, to, now, most }) {
   const x = scale(from, to);
+  // A label at an end of the axis stays within the picture.
+  const side = (at) => { const part = (at - from) / (to - from); return part < 0.05 ? "first" : part > 0.92 ? "last" : ""; };
   const { step, at: marks } = ticks(from, to, most);
   const label = (at) => (step >= DAY || (step >= HOUR && clock(at) === "00:00") ? dayName(at) : step < MIN ? when(at, at) : clock(at));
-  return html`<div class="axis" aria-hidden="true">${marks.map((at) => html`<span key=${at} style=${{ left: x(at) }}>${label(at)}</span>`)}${now > from && now < to && html`<span class="now" style=${{ left: x(now) }}>now</span>`}</div>`;
+  return html`<div class="axis" aria-hidden="true">${marks.map((at) => html`<span key=${at} class=${side(at)} style=${{ left: x(at) }}>${label(at)}</span>`)}${now >= from && now <= to && html`<span class="now ${side(now)}" style=${{ left: x(now) }}>now</span>`}</div>`;
 }
 
 /** Counts in spans of time: [{from, to, n, kind, more}]; `more` where the number is a lower bound. */
@@ -103,15 +106,20 @@ export function Life({ why, task, now }) {
     <figcaption class="legend"><span class="key wait">waits</span><span class="key late">late</span><span class="key run">runs</span><span class="key done">done</span><span class="key again">again</span><span class="key failed">failed</span></figcaption></figure>`;
 }
 
-/** Lanes of what fires when: [{id, label, href, times: [{at, clock_change}], paused}]; `changes` of clocks are drawn through. */
+const DENSE = 200;
+
+/** Lanes of what fires when: [{id, label, times: [{at, local, clock_change}], known, paused}]; after `known`, times are not
+ * known. `changes` of clocks are drawn through. */
 export function Lanes({ lanes, from, to, now, changes, label }) {
   const x = scale(from, to);
   return html`<div class="lanes" role="group" aria-label=${label}>
     ${lanes.map((lane) => html`<div class="lane" key=${lane.id}><span class="name">${lane.label}</span>
-      <svg role="img" aria-label="${lane.id}: ${lane.times ? `${lane.more ? "at least " : ""}${count(lane.times.length, "time")}` : "loading"}${lane.paused ? ", paused" : ""}" width="100%" height="22">
+      <svg role="img" aria-label="${lane.id}: ${lane.times ? `${lane.known < to ? "at least " : ""}${count(lane.times.length, "time")}` : "loading"}${lane.paused ? ", paused" : ""}" width="100%" height="22">
         <line class="grid" x1="0" x2="100%" y1="11" y2="11" />
         ${changes.map((one) => html`<line class="change" x1=${x(one.at)} x2=${x(one.at)} y1="0" y2="22"><title>${changeText(one)}</title></line>`)}
-        ${(lane.times ?? []).map((one) => html`<circle class="${one.clock_change ? "changed" : ""} ${lane.paused ? "paused" : ""}" cx=${x(Date.parse(one.at))} cy="11" r=${lane.times.length > 120 ? 2 : 4}><title>${`${when(Date.parse(one.at), now)} (${distance(Date.parse(one.at), now)})\n${one.local.slice(0, 16).replace("T", " ")} in its zone${one.clock_change ? "\nThe zone's clocks changed since the time before it." : ""}`}</title></circle>`)}
+        ${lane.known < to && html`<rect class="unknown" x=${x(lane.known)} y="2" width="${100 - parseFloat(x(lane.known))}%" height="18"><title>It fires on; further times are not drawn.</title></rect>`}
+        ${lane.times?.length > DENSE ? html`<rect class="band ${lane.paused ? "paused" : ""}" x=${x(Date.parse(lane.times[0].at))} y="7" height="8" width="${parseFloat(x(Date.parse(lane.times.at(-1).at))) - parseFloat(x(Date.parse(lane.times[0].at)))}%"><title>${count(lane.times.length, "time")}, the first ${when(Date.parse(lane.times[0].at), now)}</title></rect>` : null}
+        ${(lane.times ?? []).filter((one) => lane.times.length <= DENSE || one.clock_change).map((one) => html`<circle class="${one.clock_change ? "changed" : ""} ${lane.paused ? "paused" : ""}" cx=${x(Date.parse(one.at))} cy="11" r=${lane.times.length > 110 ? 3 : 4}><title>${`${when(Date.parse(one.at), now)} (${distance(Date.parse(one.at), now)})\n${one.local.slice(0, 16).replace("T", " ")} in its zone${one.clock_change ? "\nThe zone's clocks changed since the time before it." : ""}`}</title></circle>`)}
         <line class="now" x1=${x(now)} x2=${x(now)} y1="0" y2="22" />
       </svg></div>`)}
     <div class="lane"><span class="name"></span><${Axis} from=${from} to=${to} now=${now} /></div></div>`;
@@ -141,9 +149,10 @@ export function Calendar({ lanes, from, to, now, changes }) {
   return html`<ol class="calendar" aria-label="Calendar of what fires">${days.map((at) => {
     const day = dayOf(at), inDay = [...(byDay.get(day)?.values() ?? [])];
     const changed = changes.filter((one) => dayOf(one.at) === day);
+    for (const lane of lanes) if (lane.known < at + DAY && at <= to && !byDay.get(day)?.has(lane.id)) inDay.push({ lane, times: [] });
     return html`<li key=${day} class="${day === dayOf(now) ? "today" : ""} ${at + DAY < now ? "past" : ""} ${at > to ? "beyond" : ""}"><h3>${dayName(at)}</h3>
       ${changed.map((one) => html`<span class="chip warn" title=${changeText(one)}>clocks ${one.minutes > 0 ? "forward" : "back"}</span>`)}
-      <ul>${inDay.slice(0, 5).map(({ lane, times }) => html`<li class=${lane.paused ? "soft" : ""} title=${times.slice(0, 20).map((one) => clock(Date.parse(one.at))).join(", ")}><span class="soft">${times.length > 1 ? `${number(times.length)}×` : clock(Date.parse(times[0].at))}</span> ${lane.label}</li>`)}
+      <ul>${inDay.slice(0, 5).map(({ lane, times }) => html`<li class=${lane.paused ? "soft" : ""} title=${times.slice(0, 20).map((one) => clock(Date.parse(one.at))).join(", ") || "It fires on; its times are not counted."}><span class="soft">${times.length > 1 ? `${number(times.length)}${lane.known < at + DAY ? "+" : ""}×` : times.length ? clock(Date.parse(times[0].at)) : "…"}</span> ${lane.label}</li>`)}
       ${inDay.length > 5 && html`<li class="soft">${number(inDay.length - 5)} more</li>`}</ul></li>`;
   })}</ol>`;
 }

@@ -27,7 +27,7 @@ export function Query({ id }) {
   return html`<${Waiting} live=${live}>${() => {
     const one = live.data, task = { id: one.task, queue: one.queue, state: "scheduled", due_at: one.due_at };
     return html`<div class="title"><h1 class="id">${id}</h1><${Chip} kind=${KINDS[one.status]}>${one.status}<//><div class="buttons">${one.status === "processing" && html`<${Act} onClick=${() => runNow(task)}>Ask now…<//><${Act} kind="danger" onClick=${() => cancel(task)}>Stop…<//>`}</div></div>
-      ${one.error && html`<pre class="error" tabindex="0" aria-label="Error of the newest call that failed">${one.error}</pre>`}
+      ${one.error && html`<pre class="error" tabindex="0" role="region" aria-label="Error of the newest call that failed">${one.error}</pre>`}
       <div class="columns"><${Panel} title="Facts"><${Facts} facts=${[["Fetched", one.fetched_at && html`<${Time} at=${one.fetched_at} how="both" />`], ["Asks next", one.due_at && html`<${Time} at=${one.due_at} how="both" />`], ["Queue", html`<${QueueLink} queue=${one.queue} />`], ["Task", html`<${TaskLink} id=${one.task} queue=${one.queue} />`]]} /><//>
       ${one.data === null ? html`<${Panel} title="Answer"><${Empty}>No answer yet.<//><//>` : html`<${Json} title="Answer" value=${one.data} />`}</div>`;
   }}<//>`;

@@ -49,7 +49,7 @@ const moveReminder = (reminder) => ask({
   plan: async (values) => {
     const at = fromInput(values.starts_at);
     if (!at || Date.parse(at) <= present()) return { nothing: true, text: "Give a time in the future." };
-    if (at === reminder.starts_at.replace(/\.\d+Z/, ".000Z")) return { nothing: true, text: "It starts then already." };
+    if (values.starts_at === toInput(Date.parse(reminder.starts_at))) return { nothing: true, text: "It starts then already." };
     const open = reminder.tasks.filter((task) => task.state === "scheduled").length, sent = reminder.tasks.filter((task) => task.state === "done").length;
     return { text: html`The meeting starts at <${Time} at=${at} how="both" />. ${reminder.series ? "All starts of the series follow." : `${count(open, "message")} to come ${open === 1 ? "moves" : "move"} along.`} ${sent ? `${count(sent, "message")} ${sent === 1 ? "was" : "were"} sent for the old start; whoever got one is not told by this.` : ""}` };
   },

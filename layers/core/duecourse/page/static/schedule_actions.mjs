@@ -2,7 +2,12 @@
 import { get, patch, post, remove, schedulePath } from "./api.mjs";
 import { ask } from "./dialog.mjs";
 import { count, html, number, script } from "./lib.mjs";
+import { to } from "./route.mjs";
 import { Sentence, Time, distance, fromInput, present, spanOf, toInput } from "./times.mjs";
+
+/** A reminder that comes again is a schedule of this queue; it is changed as a reminder. */
+export const REMINDERS = "reminders";
+export const addressOf = (one) => (one.queue === REMINDERS ? to(["reminders", one.id]) : to(["schedules", one.id], { queue: one.queue }));
 
 const read = async (schedule, signal) => (await get(schedulePath(schedule.id), { queue: schedule.queue }, signal)).schedule;
 const query = (schedule) => ({ queue: schedule.queue });
@@ -107,7 +112,7 @@ export const backfill = (schedule) => ask({
     const { times } = await post("/schedules/preview", { ...ruleOf(schedule), from, count: 1000 });
     const inside = times.filter((one) => one.at < end);
     if (!inside.length) return { nothing: true, text: "The rule has no time in this span." };
-    return { text: html`${inside.length === 1000 ? "At least " : ""}${count(inside.length, "occurrence")} would be added, from <${Time} at=${inside[0].at} /> to <${Time} at=${inside.at(-1).at} />, some each second. One that exists already is not added twice.` };
+    return { text: html`${inside.length === 1000 ? "At least " : ""}${count(inside.length, "occurrence")} by the rule, from <${Time} at=${inside[0].at} /> to <${Time} at=${inside.at(-1).at} />, some each second. One that exists already is not added twice.` };
   },
   run: async (values) => {
     const { occurrences } = await post(schedulePath(schedule.id, "/backfill"), { from: fromInput(values.from), to: fromInput(values.to), ...(values.overlap && { overlap: values.overlap }) }, query(schedule));
@@ -133,7 +138,7 @@ export function changeSchedule(schedule) {
     confirm: "Change",
     fields: [
       { name: "kind", label: "Rule by", type: "select", value: kind, options: KINDS },
-      { name: "rule", label: "Rule", value: ruleText(schedule.repeat), hint: "Its times are shown below while you type." },
+      { name: "rule", field: "repeat", label: "Rule", value: ruleText(schedule.repeat), hint: "Its times are shown below while you type." },
       { name: "time_zone", label: "Time zone", value: schedule.time_zone, hint: "An IANA name, such as Europe/Vienna." },
       { name: "overlap", label: "Beside a running one", type: "select", value: schedule.overlap, options: ["allow", "skip", "queue", "replace"].map((one) => [one, one]) },
       { name: "missed", label: "Missed times", type: "select", value: schedule.missed, options: ["latest", "all", "none"].map((one) => [one, one]) },

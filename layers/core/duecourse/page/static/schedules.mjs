@@ -6,13 +6,14 @@ import { Choice } from "./overview.mjs";
 import { Chip, Empty, Facts, Json, Panel, QueueLink, State, Table, TaskLink, Waiting } from "./parts.mjs";
 import { Calendar, Lanes, changeText, startOfWeek } from "./plots.mjs";
 import { filter, go, to } from "./route.mjs";
-import { Upcoming, backfill, changeSchedule, deleteSchedule, inWords, pauseSchedule, resumeSchedule, ruleOf, ruleText, runSchedule, wordsOfCron } from "./schedule_actions.mjs";
+import { REMINDERS, Upcoming, addressOf, backfill, changeSchedule, deleteSchedule, inWords, pauseSchedule, resumeSchedule, ruleOf, ruleText, runSchedule, wordsOfCron } from "./schedule_actions.mjs";
 import { Act } from "./session.mjs";
 import { Sentence, Time, clockChanges, present, span, spanOf, useNow } from "./times.mjs";
 
 const HOUR = 3_600_000, DAY = 24 * HOUR;
 const SPANS = { "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY, "60d": 60 * DAY, "1y": 365 * DAY };
 const DRAWN = 24;
+const MOST = 1000;
 
 async function everySchedule(from) {
   const queues = (await allQueues(from)).filter((one) => one.schedules?.count);
@@ -40,10 +41,11 @@ function useTimes(schedules, until) {
       for (const one of schedules) {
         if (over) return;
         try {
-          const { times } = await post("/schedules/preview", { ...ruleOf(one), count: 500 });
+          const { times } = await post("/schedules/preview", { ...ruleOf(one), count: MOST });
           // `until` and `limit` end a schedule before its rule does.
           const inside = times.filter((time) => Date.parse(time.at) <= until && (!one.until || time.at <= one.until)).slice(0, one.limit ? Math.max(0, one.limit - one.fired) : undefined);
-          if (!over) setFound((before) => ({ ...before, [keyOf(one)]: { times: inside, more: times.length === 500 && inside.length === 500 } }));
+          const known = inside.length === MOST ? Date.parse(inside.at(-1).at) : undefined;
+          if (!over) setFound((before) => ({ ...before, [keyOf(one)]: { times: inside, known } }));
         } catch {
           if (!over) setFound((before) => ({ ...before, [keyOf(one)]: { times: [] } }));
         }
@@ -69,12 +71,12 @@ export function Schedules({ query }) {
       </form>
       <${Picture} schedules=${fit.slice(0, DRAWN)} left=${fit.length - DRAWN} how=${how} wide=${wide} />
       <${Panel} title="All" aside=${html`<span class="soft">${count(fit.length, "schedule")}</span>`}>
-        <${Table} label="Schedules" columns=${[["Schedule"], ["Queue"], ["Rule"], ["Zone"], ["Fires next"], ["Fired", "n"], ["Missed", "n"], ["Skipped", "n"], ["", "act"]]}>
-        ${fit.slice(0, 300).map((one) => html`<tr key=${keyOf(one)}><th scope="row"><a class="id" href=${to(["schedules", one.id], { queue: one.queue })}>${one.id}</a></th><td><${QueueLink} queue=${one.queue} /></td>
-          <td title=${ruleText(one.repeat)}>${inWords(one.repeat)}</td><td>${one.time_zone}</td>
+        <${Table} label="Schedules" columns=${[["Schedule"], ["Queue"], ["Rule"], ["Fires next"], ["Fired", "n"], ["Missed", "n"], ["Skipped", "n"], ["", "act"]]}>
+        ${fit.slice(0, 300).map((one) => html`<tr key=${keyOf(one)}><th scope="row"><a class="id" href=${addressOf(one)}>${one.id}</a></th><td><${QueueLink} queue=${one.queue} /></td>
+          <td class="rule" title=${ruleText(one.repeat)}>${inWords(one.repeat)} <span class="soft">${one.time_zone}</span></td>
           <td>${one.paused ? html`<${Chip} kind="warn">paused<//>` : one.next[0] ? html`<${Time} at=${one.next[0].due_at ?? one.next[0].at} how="both" />` : html`<span class="soft" title=${one.why}>over</span>`}${one.next[0]?.clock_change && html` <${Chip} kind="warn">clocks change<//>`}</td>
           <td class="n">${number(one.fired)}</td><td class="n">${one.times_missed ? html`<span class="bad">${number(one.times_missed)}</span>` : html`<span class="none">0</span>`}</td><td class="n">${one.skipped ? number(one.skipped) : html`<span class="none">0</span>`}</td>
-          <td class="act">${one.paused ? html`<${Act} kind="quiet" onClick=${() => resumeSchedule(one)}>Resume…<//>` : html`<${Act} kind="quiet" onClick=${() => pauseSchedule(one)}>Pause…<//>`}<${Act} kind="quiet" onClick=${() => runSchedule(one)}>Run now…<//></td></tr>`)}<//>
+          <td class="act">${one.queue === REMINDERS ? "" : one.paused ? html`<${Act} kind="quiet" onClick=${() => resumeSchedule(one)}>Resume…<//>` : html`<${Act} kind="quiet" onClick=${() => pauseSchedule(one)}>Pause…<//>`}${one.queue !== REMINDERS && html`<${Act} kind="quiet" onClick=${() => runSchedule(one)}>Run now…<//>`}</td></tr>`)}<//>
         ${fit.length > 300 && html`<p class="soft">The first 300: find others above.</p>`}<//>`;
   }}<//>`;
 }
@@ -87,7 +89,7 @@ function Picture({ schedules, left, how, wide }) {
   const found = useTimes(schedules, until);
   const zones = schedules.map((one) => one.time_zone).join(",");
   const changes = useMemo(() => [...new Set(zones.split(","))].flatMap((zone) => clockChanges(zone, from, until)), [zones, from, until]);
-  const lanes = schedules.map((one) => ({ id: keyOf(one), label: html`<a class="id" href=${to(["schedules", one.id], { queue: one.queue })} title="${one.id}, ${inWords(one.repeat)}">${one.id}</a>`, paused: one.paused, ...found[keyOf(one)] }));
+  const lanes = schedules.map((one) => ({ id: keyOf(one), label: html`<a class="id" href=${addressOf(one)} title="${one.id}, ${inWords(one.repeat)}">${one.id}</a>`, paused: one.paused, ...found[keyOf(one)] }));
   return html`<${Panel} title=${how === "calendar" ? "Five weeks" : "What fires next"} aside=${changes.length > 0 && html`<span class="warn">${changes.slice(0, 3).map((one) => html`<span class="block">${changeText(one)}</span>`)}</span>`}>
     ${how === "calendar" ? html`<${Calendar} lanes=${lanes} from=${from} to=${until} now=${now} changes=${changes} />` : html`<${Lanes} label="Timeline of what fires next" lanes=${lanes} from=${start} to=${until} now=${now} changes=${changes} />`}
     ${left > 0 && html`<p class="soft">The ${DRAWN} that fire first; ${number(left)} more are listed below.</p>`}<//>`;

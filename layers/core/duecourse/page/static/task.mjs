@@ -7,7 +7,7 @@ import { Life } from "./plots.mjs";
 import { go, to } from "./route.mjs";
 import { Act } from "./session.mjs";
 import { cancel, move, replay, runNow } from "./task_actions.mjs";
-import { Sentence, Time, span, useNow } from "./times.mjs";
+import { Sentence, Time, distance, span, useNow } from "./times.mjs";
 
 const load = (id, queue) => async (from) => {
   const task = (await from(taskPath(id), { queue })).task;
@@ -30,8 +30,10 @@ function Shown({ task, why, gone }) {
       ${["scheduled", "leased"].includes(task.state) && html`<${Act} onClick=${() => move(task)}>Move…<//><${Act} kind="danger" onClick=${() => cancel(task)}>Cancel…<//>`}
       ${task.state === "dead" && html`<${Act} kind="main" onClick=${() => replay(task)}>Replay…<//><${Act} kind="danger" onClick=${() => cancel(task, () => go(to(["dead", task.queue])))}>Delete…<//>`}</div></div>
     ${gone && html`<p class="note warn" role="alert">${gone.message} It was there when this page was opened.</p>`}
-    <p class="why ${task.state === "dead" ? "bad" : late ? "warn" : ""}"><strong>Why:</strong> <${Sentence} text=${waits.text} />${waits.until && html` Until <${Time} at=${waits.until} how="both" />.`}</p>
-    ${task.error && html`<pre class="error" tabindex="0" aria-label="Error of the newest failed run">${task.error}</pre>`}
+    ${task.state === "dead"
+      ? html`<p class="why bad"><strong>Died</strong> <${Time} at=${task.history.at(-1)?.ended_at ?? task.due_at} how="both" /> in attempt ${task.attempt} of ${task.max_attempts}. <${Sentence} text=${waits.text} /></p>`
+      : html`<p class="why ${late ? "warn" : ""}"><strong>Why:</strong> <${Sentence} text=${waits.text} />${waits.until && html` <span class="soft">${distance(Date.parse(waits.until), now)}</span>`}</p>`}
+    ${task.error && html`<pre class="error" tabindex="0" role="region" aria-label="Error of the newest failed run">${task.error}</pre>`}
     <${Panel} title="History" aside=${why.forgotten > 0 && html`<span class="soft">${count(why.forgotten, "older entry", "older entries")} forgotten</span>`}>
       <${Life} why=${why} task=${task} now=${now} />
       <ol class="timeline">${[...why.timeline].reverse().map((one) => html`<li key=${`${one.at} ${one.event} ${one.run}`} class="event ${one.event}"><${Time} at=${one.at} /><span><${Sentence} text=${one.text} />${one.times > 1 ? html` <span class="soft">${number(one.times)} times</span>` : ""}${one.by && one.event !== "added" ? html` <span class="soft">by ${one.by}</span>` : ""}</span></li>`)}</ol><//>

@@ -9,22 +9,22 @@ import { actOnAll, actOnChosen } from "./task_actions.mjs";
 import { Time } from "./times.mjs";
 
 const PAGE = 100;
-const AHEAD = 3;
+const AHEAD = 4;
 
-/** Pages of `/tasks` by a filter: rows, more of them on demand. */
-export function useTasks(wanted) {
+/** Pages of `/tasks` by a filter: rows, `ahead` pages at first, more of them on demand. */
+export function useTasks(wanted, ahead = AHEAD) {
   const key = JSON.stringify(wanted);
   const [list, setList] = useState({ key, rows: [], next: null, loading: true });
   const now = useRef(list);
   const load = async (from) => {
     let state = from;
-    for (let n = 0; n < AHEAD; n++) {
+    for (let n = 0; n < ahead; n++) {
       try {
         const page = await get("/tasks", { ...wanted, limit: PAGE, cursor: state.next });
         if (now.current.key !== key) return;
         // What a row does not show is not kept: of 100,000 tasks that would be much.
         const rows = page.tasks.map((task) => ({ id: task.id, queue: task.queue, kind: task.kind, state: task.state, due_at: task.due_at, attempt: task.attempt, max_attempts: task.max_attempts, run: task.run, error: task.error, ended_at: task.history.at(-1)?.ended_at }));
-        state = { key, rows: state.rows.concat(rows), next: page.next_cursor, loading: !!page.next_cursor && n + 1 < AHEAD };
+        state = { key, rows: state.rows.concat(rows), next: page.next_cursor, loading: !!page.next_cursor && n + 1 < ahead };
       } catch (error) {
         state = { ...state, loading: false, error };
       }

@@ -103,14 +103,11 @@ export function clockChanges(zone, from, to) {
       const middle = (low + high) / 2;
       if (zoneOffset(zone, middle) === before) low = middle; else high = middle;
     }
-    found.push({ at: Math.round(high / 60_000) * 60_000, minutes: after - before, zone });
+    found.push({ at: Math.floor(high / 60_000) * 60_000, minutes: after - before, zone });
   }
   return found;
 }
 
-/** The value of an `<input type=datetime-local>` for an instant, and back. */
-export const toInput = (ms) => {
-  const date = new Date(ms);
-  return new Date(ms - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
-};
+/** The value of an `<input type=datetime-local>` for an instant, to the minute, and back. */
+export const toInput = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 export const fromInput = (text) => (text ? new Date(text).toISOString() : undefined);
