@@ -6,8 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -16,8 +15,9 @@ import pytest
 import urllib3
 
 from duecourse_local.harness.addresses import listen
-from tests.support.commands import BARE, IN_A_CLONE, in_this_process, up
+from tests.support.commands import BARE, in_this_process, up
 from tests.support.http_server import ReceivedRequest, Reply, answering
+from tests.support.page import ledger_options, page_command
 from tests.support.project import ROOT
 
 pytestmark = pytest.mark.slow
@@ -53,30 +53,8 @@ def browser(address: str) -> Browser:
     return Browser(address.partition("?")[0].rstrip("/"), answer.headers["set-cookie"].partition(";")[0])
 
 
-@contextmanager
-def page(*options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The address of a page that is served, and its process."""
-    with subprocess.Popen(
-        [*IN_A_CLONE, "page", "--json", *options],
-        cwd=ROOT,
-        env=BARE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield json.loads(process.stdout.readline())["page"], process
-        finally:
-            process.kill()
-
-
-def ledger(folder: Path) -> tuple[str, ...]:
-    return ("--store", f"leveldb://{folder}/ledger", "--stack", str(folder / "state"))
-
-
 def test_the_page_serves_a_store_until_ctrl_c(tmp_path: Path) -> None:
-    with page(*ledger(tmp_path), "--port", "0") as (address, process):
+    with page_command(*ledger_options(tmp_path), "--port", "0") as (address, process):
         opened = browser(address)
         assert '<base href="/' in opened.ask("GET", "/tasks").data.decode()
         assert opened.ask("POST", "/api/tasks", WEBHOOK).status == 201
@@ -88,7 +66,7 @@ def test_the_page_serves_a_store_until_ctrl_c(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert said.splitlines()[-2:] == ["stopping…", "stopped"]
     assert "Traceback" not in said
-    shown = in_this_process("show", "w1", *ledger(tmp_path))
+    shown = in_this_process("show", "w1", *ledger_options(tmp_path))
     assert (shown.exit_code, "w1" in shown.stdout) == (0, True)
 
 
@@ -102,7 +80,7 @@ def test_ctrl_c_waits_for_no_api_that_hangs(tmp_path: Path) -> None:
 
     with answering(hang) as server:
         try:
-            with page("--url", server.url, "--port", "0", "--stack", str(tmp_path)) as (address, process):
+            with page_command("--url", server.url, "--port", "0", "--stack", str(tmp_path)) as (address, process):
                 opened = browser(address)
                 waiting = threading.Thread(target=ask_in_vain, args=(opened,))
                 waiting.start()
@@ -123,7 +101,7 @@ def test_two_pages_at_once_have_ports_and_keys_of_their_own(tmp_path: Path) -> N
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
         folder.mkdir()
-    with page(*ledger(folders[0])) as (one, _), page(*ledger(folders[1])) as (two, _):
+    with page_command(*ledger_options(folders[0])) as (one, _), page_command(*ledger_options(folders[1])) as (two, _):
         pages = [browser(address) for address in (one, two)]
         assert len({urlsplit(address).port for address in (one, two)}) == 2
         assert pages[0].ask("POST", "/api/tasks", WEBHOOK).status == 201
@@ -132,7 +110,7 @@ def test_two_pages_at_once_have_ports_and_keys_of_their_own(tmp_path: Path) -> N
 
 
 def test_a_read_only_page_has_no_way_to_change(tmp_path: Path) -> None:
-    with page(*ledger(tmp_path), "--port", "0", "--read-only") as (address, _):
+    with page_command(*ledger_options(tmp_path), "--port", "0", "--read-only") as (address, _):
         opened = browser(address)
         assert opened.ask("GET", "/api/-/session").json()["read_only"] is True
         assert opened.ask("POST", "/api/tasks", WEBHOOK).status == 403
@@ -141,14 +119,14 @@ def test_a_read_only_page_has_no_way_to_change(tmp_path: Path) -> None:
 def test_a_port_that_is_taken_is_one_line_and_code_2(tmp_path: Path) -> None:
     with listen(0, "--port") as sock:
         port = str(sock.getsockname()[1])
-        done = in_this_process("page", *ledger(tmp_path), "--port", port)
+        done = in_this_process("page", *ledger_options(tmp_path), "--port", port)
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"port {port} cannot be used" in done.stderr
     assert "choose another with --port" in done.stderr
 
 
 def test_the_page_answers_on_loopback_alone(tmp_path: Path) -> None:
-    with page(*ledger(tmp_path), "--port", "0") as (address, _):
+    with page_command(*ledger_options(tmp_path), "--port", "0") as (address, _):
         port = urlsplit(address).port
         assert port
         with socket.socket() as other, pytest.raises(ConnectionRefusedError):
@@ -179,7 +157,7 @@ def program(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_without_its_libraries_the_command_names_the_extra(tmp_path: Path) -> None:
-    code = f"{MISSING}\nfrom duecourse_local.cli.app import app\napp({['page', *ledger(tmp_path)]!r})"
+    code = f"{MISSING}\nfrom duecourse_local.cli.app import app\napp({['page', *ledger_options(tmp_path)]!r})"
     done = program(code)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == ("the page needs Starlette and uvicorn: pip install 'duecourse[cli,page]'")
