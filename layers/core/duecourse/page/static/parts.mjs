@@ -38,7 +38,7 @@ export const Facts = ({ facts }) => html`<dl class="facts">${facts
 /** A table with a head; cells are texts or nodes, numbers stand at the right. */
 export function Table({ label, columns, children, class: name = "" }) {
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table class=${name}>
-    <thead><tr>${columns.map(([title, kind]) => html`<th scope="col" class=${kind}>${title}</th>`)}</tr></thead>
+    <thead><tr>${columns.map(([title, kind]) => html`<th scope="col" class=${kind}>${title || html`<span class="hidden">Actions</span>`}</th>`)}</tr></thead>
     <tbody>${children}</tbody></table></div>`;
 }
 
