@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from playwright.sync_api import expect
 
 from duecourse.testing import Duecourse
 from tests.support.bad_day import bad_day
@@ -15,19 +16,18 @@ from tests.support.browser import Traffic, chromium, needs_browser, opened, serv
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytest.importorskip("playwright")
-from playwright.sync_api import expect  # noqa: E402 - after the skip
-
 pytestmark = [pytest.mark.slow, needs_browser]
 
 VIEWS = (
-    "", "queues/full", "tasks?queue=default", "tasks/report-1", "tasks/invoice-0?queue=invoices", "tasks/slow-job", "dead",
-    "dead/invoices?kind=invoice&error=KeyError", "schedules", "schedules?show=calendar", "schedules/nightly", "reminders",
-    "reminders/board", "reminders/standup", "queries", "limits", "search?q=nightly",
+    "", "queues/full", "tasks?queue=default", "tasks/report-1", "tasks/invoice-0?queue=invoices", "tasks/slow-job",
+    "dead", "dead/invoices?kind=invoice&error=KeyError", "schedules", "schedules?show=calendar", "schedules/nightly",
+    "reminders", "reminders/board", "reminders/standup", "queries", "limits", "search?q=nightly",
 )  # fmt: skip
 ACTIONS = re.compile("…$")
 """Every button of an action ends so: it asks before it acts."""
-AXE = "() => axe.run(document, {resultTypes: ['violations']}).then(found => found.violations)"
+AXE = "rules => axe.run(document, {resultTypes: ['violations'], ...rules}).then(found => found.violations)"
+CONTRAST = "color-contrast"
+ALL_BUT_CONTRAST = {"rules": {CONTRAST: {"enabled": False}}}
 
 
 @pytest.fixture(scope="module")
@@ -56,22 +56,32 @@ def axe() -> str:
     return (files("axe_playwright_python") / "axe.min.js").read_text()
 
 
-def violations(page: "Page") -> list[str]:
+def violations(page: "Page", rules: dict[str, Any]) -> list[str]:
     page.evaluate(axe())
-    found: list[dict[str, Any]] = page.evaluate(AXE)
+    found: list[dict[str, Any]] = page.evaluate(AXE, rules)
     return [f"{one['id']}: {node['target']} {node['failureSummary']}" for one in found for node in one["nodes"][:3]]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_view_has_a_fault_of_accessibility(browser: "Browser", day: Duecourse, theme: str) -> None:
+def faults(browser: "Browser", day: Duecourse, theme: str, rules: dict[str, Any]) -> Iterator[str]:
+    """Faults of accessibility of each view, and of a dialog."""
     with served(day) as address, opened(browser, address, theme=theme) as page:
         for path in VIEWS:
             loaded(page, path)
-            assert violations(page) == [], path
+            yield from (f"{path}: {fault}" for fault in violations(page, rules))
         loaded(page, "schedules/nightly")
         page.get_by_role("button", name="Change…").click()
         expect(page.get_by_role("dialog").locator(".effect")).to_contain_text("No field differs yet.")
-        assert violations(page) == [], "dialog"
+        yield from (f"dialog: {fault}" for fault in violations(page, rules))
+
+
+def test_no_view_has_a_fault_of_accessibility(browser: "Browser", day: Duecourse) -> None:
+    assert list(faults(browser, day, "light", ALL_BUT_CONTRAST)) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.matrix
+def test_every_text_stands_out_in_either_theme(browser: "Browser", day: Duecourse, theme: str) -> None:
+    assert list(faults(browser, day, theme, {"runOnly": [CONTRAST]})) == []
 
 
 def test_the_theme_can_be_chosen_and_is_kept(browser: "Browser", day: Duecourse) -> None:
@@ -107,7 +117,9 @@ def test_all_of_it_works_below_a_path(browser: "Browser", day: Duecourse) -> Non
             assert page.url.startswith(f"{address}/"), "every address is below the base"
         loaded(page, "tasks/future-0")
         page.get_by_role("button", name="Run now…").click()
-        expect(page.get_by_role("dialog").locator(".effect")).to_contain_text("Limits and a pause of its queue still hold.")
+        expect(page.get_by_role("dialog").locator(".effect")).to_contain_text(
+            "Limits and a pause of its queue still hold."
+        )
         page.get_by_role("dialog").get_by_role("button", name="Run now").click()
         expect(page.get_by_role("dialog").locator(".note.good")).to_be_visible()
 

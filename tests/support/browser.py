@@ -1,6 +1,5 @@
 """A real Chromium, driven by Playwright, and the operators' page that it looks at."""
 
-import os
 import shutil
 import socket
 from collections.abc import Iterator
@@ -22,12 +21,19 @@ if TYPE_CHECKING:
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), "")
-PATIENCE_MS = 8_000
+PATIENCE_MS = 30_000
 """Time within which the page shows something, on a busy machine too."""
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server", "--disable-background-networking"]
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-proxy-server",
+    "--disable-background-networking",
+]
 
 needs_browser = pytest.mark.skipif(
-    not CHROMIUM, reason="NO BROWSER: the operators' page is NOT tested in one. make setup-browser, or apt-get install chromium"
+    not CHROMIUM,
+    reason="NO BROWSER: the operators' page is NOT tested in one. make setup-browser, or apt-get install chromium",
 )
 
 
@@ -38,7 +44,7 @@ def chromium() -> "Iterator[Browser]":
 
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET, env={**os.environ, "HOME": "/tmp"})
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
         try:
             yield browser
         finally:
@@ -47,7 +53,7 @@ def chromium() -> "Iterator[Browser]":
 
 @contextmanager
 def served(day: "Duecourse", *, mount: str = "", **options: Any) -> Iterator[str]:
-    """Address of the page of a ledger, behind a server of its own; `mount` is the path that a proxy or program gives it."""
+    """Address of the page of a ledger, behind a server of its own; `mount` is a path that a program gives it."""
     from starlette.applications import Starlette
     from starlette.routing import Mount
 
@@ -103,10 +109,22 @@ class Traffic:
 
 
 @contextmanager
-def opened(browser: "Browser", address: str, *, theme: str = "light", width: int = 1280, ignores: tuple[str, ...] = (), **options: Any) -> "Iterator[Page]":
+def opened(
+    browser: "Browser",
+    address: str,
+    *,
+    theme: str = "light",
+    width: int = 1280,
+    ignores: tuple[str, ...] = (),
+    **options: Any,
+) -> "Iterator[Page]":
     """A tab of its own. At its end, nothing in it may have failed but for `ignores`, and no other host was asked."""
     context = browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme=theme, timezone_id="Europe/Vienna", base_url=f"{address}/", **options
+        viewport={"width": width, "height": 900},
+        color_scheme=theme,
+        timezone_id="Europe/Vienna",
+        base_url=f"{address}/",
+        **options,
     )
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
@@ -114,8 +132,16 @@ def opened(browser: "Browser", address: str, *, theme: str = "light", width: int
     host = "/".join(address.split("/")[:3])
     page.on("pageerror", lambda error: faults.append(f"an exception: {error}"))
     expected = ("status of 4", *ignores)
-    page.on("console", lambda one: faults.append(one.text) if one.type == "error" and not any(text in one.text for text in expected) else None)
-    page.on("request", lambda one: None if one.url.startswith((host, "data:", "blob:")) else faults.append(f"asked {one.url}"))
+    page.on(
+        "console",
+        lambda one: (
+            faults.append(one.text) if one.type == "error" and not any(text in one.text for text in expected) else None
+        ),
+    )
+    page.on(
+        "request",
+        lambda one: None if one.url.startswith((host, "data:", "blob:")) else faults.append(f"asked {one.url}"),
+    )
     try:
         yield page
     finally:
