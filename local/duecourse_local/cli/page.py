@@ -6,7 +6,7 @@ import sys
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
+from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,8 +40,8 @@ def page(
 ) -> None:
     """Serve a page that shows tasks, queues and schedules, and acts on them, until Ctrl-C.
 
-    The page answers on this machine alone. Its address has a key, made anew at each start: who has it is an
-    operator. Each request to a deployed API is signed as those of the other commands are.
+    The page answers on this machine alone. The address has a new key at each start: treat the address as a
+    password. Each request to a deployed API is signed as those of the other commands are.
 
     Option --json prints the address as one line of JSON, and opens no browser.
 
@@ -65,8 +65,11 @@ def page(
 
 
 def _check_installed() -> None:
-    if not all(map(find_spec, ("starlette", "uvicorn"))):
-        raise HarnessError(NOT_INSTALLED)
+    try:
+        for name in ("starlette", "uvicorn"):
+            import_module(name)
+    except ModuleNotFoundError as error:
+        raise HarnessError(NOT_INSTALLED) from error
 
 
 @contextmanager

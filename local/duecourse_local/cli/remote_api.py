@@ -24,7 +24,7 @@ SERVICE = "execute-api"
 TIMEOUT_S = 30.0
 TENANT_HEADER = "X-Tenant"
 LIFETIME_S = 3_600.0
-REJECTS, MISSING, FAILS = 400, 404, 500
+REDIRECTS, REJECTS, MISSING, FAILS = 300, 400, 404, 500
 MESSAGE = "message"
 """Field of the answers that API Gateway gives by itself."""
 
@@ -94,7 +94,8 @@ class RemoteApi(ApiClient):
 
     def _read(self, answer: urllib3.BaseHTTPResponse) -> ApiAnswer:
         found = _document(answer.data)
-        if found is None or (answer.status < REJECTS and MESSAGE in found):
+        is_login = REDIRECTS <= answer.status < REJECTS
+        if found is None or is_login or (answer.status < REJECTS and MESSAGE in found):
             raise Unavailable(
                 f"{self.name} is not the HTTP API of duecourse: it answers {answer.status} without its JSON"
             )

@@ -15,10 +15,10 @@ NO_STARLETTE = "the page needs Starlette: pip install 'duecourse[page]'"
 def app(client: "Client | AsyncClient", *, read_only: bool = False, base: str = "") -> "Page":
     """Make the ASGI application of the page for a client's ledger.
 
-    Whoever reaches it is an operator: mount it behind a login. A client of one `tenant` has its tasks alone. With
-    `read_only`, every request that would change something is rejected. `base` is the page's path in the address that
-    a browser shows, `/ops`; by default the path at which the application is mounted. Raises ModuleNotFoundError
-    without the extra `page`.
+    The application has no login, so mount it behind your own: each of its users is an operator. A client of one
+    `tenant` has its tasks alone. With `read_only`, every request that would change something is rejected. `base` is
+    the page's path in the address that a browser shows, `/ops`; by default the path at which the application is
+    mounted. Raises ModuleNotFoundError without the extra `page`.
     """
     try:
         from duecourse.page.server import Page

@@ -60,7 +60,7 @@ NO_KEY = Rejected(
     401,
     "page-key",
     "This page needs its key.",
-    "Open the address that the command printed: it has a key, which is made anew at each start.",
+    "Open the address that the command printed: its key is a new one at each start.",
 )
 READ_ONLY = Rejected(
     403, "page-read-only", "This page only shows.", "It was started read-only, so nothing can be changed."
@@ -73,7 +73,7 @@ TOO_LARGE = Rejected(413, "body-too-large", "The body is over its limit.", "The 
 class Page:
     """The page on an HTTP API; `hosts` are the names that it answers to, None for any name.
 
-    Without a key, whoever reaches the application may use it.
+    Without a key, the page lets every request in: the application around it has the login.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Page:
         self._slots = asyncio.Semaphore(AT_A_TIME)
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Serve one request. Nothing is to be done at the start and the end of the server."""
+        """Serve one request; the start and the end of the server need no work."""
         if scope["type"] != "http":
             return
         request = Request(scope, receive)

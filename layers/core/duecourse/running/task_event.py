@@ -257,8 +257,9 @@ class Publisher(Protocol):
     DeadTarget, and add the policy. Its event is read in `base/event_reader.py`. For the local stack, change
     `environment.py`, `options.py`, `stack_parts.py`, `functions_in_process.py`, `template.py` and `aws/` of `harness/`,
     and `cli/up.py` and `cli/stack.py`. Its client library is pinned as `requirements/README.md` says, in
-    `layers/core/requirements.txt` too, and belongs to MAY_USE of `tests/repository/test_architecture.py`.
-    `docs/reference/targets.md` has its row. `running/hand_over.py` needs no change.
+    `pyproject.toml` and `layers/core/requirements.txt` too, and belongs to MAY_USE of
+    `tests/repository/test_architecture.py`. `docs/reference/targets.md` has its row. `running/hand_over.py` needs no
+    change.
     """
 
     def publish(self, queue: str, messages: Sequence[BrokerMessage]) -> list[str]:
