@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
@@ -228,6 +228,28 @@ def test_a_calendar_and_a_timeline_mark_the_changes_of_the_clocks(page: "Page") 
     expect(
         page.get_by_role("list", name="Calendar of what fires").get_by_role("link", name="weekdays").first
     ).to_be_visible()
+
+
+def numbers(at: str, done: int, late: list[int]) -> dict[str, Any]:
+    """A line of a queue's history, as `GET /queues/{queue}/history` answers it."""
+    times = {"p50": None, "p99": None, "counts": late}
+    counts = {"added": 7, "claimed": done, "done": done, "again": 0, "retried": 0, "dead": 0}
+    return {"at": at, **counts, "lateness": times, "run_time": times, "wait": times}
+
+
+def test_numbers_over_time_are_drawn_and_add_up_over_queues(page: "Page") -> None:
+    lines = [numbers("2026-11-28T10:00:00.000Z", 4, [0, 0, 9, 1]), numbers("2026-11-28T10:01:00.000Z", 2_000, [])]
+    page.route("**/api/queues/*/history?span=1h", lambda route: route.fulfill(json={"lines": lines}))
+    page.goto("")
+    panel = page.locator(".panel", has_text="Over time")
+    expect(panel.locator("canvas")).to_have_count(2)
+    panel.get_by_text("As a table").click()
+    row = panel.get_by_role("row").last
+    expect(row.get_by_role("cell")).to_have_text(["42", "24", "0", "0", "4 ms", "8 ms"])  # of six queues
+    page.unroute("**/api/queues/*/history?span=1h")
+    page.goto("limits")
+    page.goto("")
+    expect(page.get_by_role("region", name="Queues")).to_be_visible()
 
 
 @pytest.mark.matrix

@@ -4,7 +4,7 @@ import { History } from "./history.mjs";
 import { count, html, number, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
 import { Bars } from "./plots.mjs";
-import { Chip, Empty, Meter, Number, Panel, QueueLink, Table, TaskLink, Waiting } from "./parts.mjs";
+import { Chip, Choice, Empty, Meter, Number, Panel, QueueLink, Table, TaskLink, Waiting } from "./parts.mjs";
 import { changeQueue, pauseQueue, rateText, resumeQueue } from "./queue_actions.mjs";
 import { to } from "./route.mjs";
 import { addressOf } from "./schedule_actions.mjs";
@@ -152,9 +152,6 @@ function Coming({ queues }) {
     ${fullest.length ? html`<${Waiting} live=${live}>${() => html`${overdue > 0 && html`<p class="overdue bad">${count(overdue, "task")} ${overdue === 1 ? "is" : "are"} overdue now.</p>`}<${Bars} label="Tasks that come due" bars=${bars} />
       <p class="soft">Tasks of ${fullest.length === 1 ? html`<${QueueLink} queue=${fullest[0].queue} />` : `the ${fullest.length} fullest queues`}.${bars.some((one) => one.more) ? " Shaded: there may be more." : ""}</p>`}<//>` : html`<${Empty}>No task is scheduled.<//>`}<//>`;
 }
-
-/** A choice of a few, as buttons. */
-export const Choice = ({ label, value, options, onChange }) => html`<div class="choice" role="group" aria-label=${label}>${options.map(([key, text]) => html`<button type="button" aria-pressed=${value === key} onClick=${() => onChange(key)}>${text}</button>`)}</div>`;
 
 /** The next schedules of all queues that have some: [schedule], the earliest first. */
 export async function nextSchedules(queues, most, get) {

@@ -50,6 +50,9 @@ export const Meter = ({ used, limit }) =>
     ? html`<span class=${used ? "" : "none"}>${number(used)}</span>`
     : html`<span class="meter" title="${used} of at most ${limit}"><meter min="0" max=${limit} high=${limit} optimum="0" value=${used} aria-label="running, of at most ${limit}"></meter> ${number(used)}<span class="of">/${number(limit)}</span></span>`;
 
+/** A choice of a few, as buttons. */
+export const Choice = ({ label, value, options, onChange }) => html`<div class="choice" role="group" aria-label=${label}>${options.map(([key, text]) => html`<button type="button" aria-pressed=${value === key} onClick=${() => onChange(key)}>${text}</button>`)}</div>`;
+
 // A list of any length: rows have one height, and only those that are seen are in the page.
 
 const ROW = 30;
