@@ -1,4 +1,4 @@
-"""Every action of the operators' page in a real browser: it says what it will do, asks, does it, and shows the result."""
+"""Every action of the operators' page in a real browser: it says what it will do, asks, and shows the result."""
 
 import re
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
+from playwright.sync_api import expect
 
 from duecourse.testing import Duecourse
 from tests.support.bad_day import bad_day
@@ -14,9 +15,6 @@ from tests.support.browser import chromium, needs_browser, opened, read, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-pytest.importorskip("playwright")
-from playwright.sync_api import expect  # noqa: E402 - after the skip
 
 pytestmark = [pytest.mark.slow, needs_browser]
 

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from playwright.sync_api import expect
 
 from duecourse.testing import Duecourse
 from tests.support.bad_day import MARKUP, bad_day
@@ -12,9 +13,6 @@ from tests.support.browser import chromium, needs_browser, opened, read, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-pytest.importorskip("playwright")
-from playwright.sync_api import expect  # noqa: E402 - after the skip
 
 pytestmark = [pytest.mark.slow, needs_browser]
 
@@ -128,7 +126,14 @@ def test_links_lead_from_a_task_to_what_it_belongs_to(page: "Page") -> None:
 
 
 def test_markup_in_payloads_errors_and_names_is_shown_as_text(page: "Page") -> None:
-    for path in ("", "tasks/report-1?queue=default", "tasks/invoice-1?queue=invoices", "dead", "reminders/board", "tasks?queue=invoices"):
+    for path in (
+        "",
+        "tasks/report-1?queue=default",
+        "tasks/invoice-1?queue=invoices",
+        "dead",
+        "reminders/board",
+        "tasks?queue=invoices",
+    ):
         page.goto(path)
         expect(page.locator("main").get_by_text("<b>bold</b>").first).to_be_attached()
         assert page.locator("main img").count() == 0
@@ -186,7 +191,14 @@ def test_a_search_finds_an_id_wherever_it_is(page: "Page") -> None:
 def test_keys_lead_to_views_and_a_list_of_them_can_be_read(page: "Page") -> None:
     page.goto("")
     expect(page.locator(".wrong")).to_be_visible()
-    for key, title in {"s": "Schedules", "d": "Dead tasks", "t": "Tasks", "r": "Reminders", "q": "Queries", "l": "Limits"}.items():
+    for key, title in {
+        "s": "Schedules",
+        "d": "Dead tasks",
+        "t": "Tasks",
+        "r": "Reminders",
+        "q": "Queries",
+        "l": "Limits",
+    }.items():
         page.keyboard.press("g")
         page.keyboard.press(key)
         expect(page.get_by_role("heading", level=1)).to_have_text(title)
@@ -207,13 +219,40 @@ def test_times_are_in_the_readers_zone_with_utc_on_hover(page: "Page", address: 
 
 def test_a_calendar_and_a_timeline_mark_the_changes_of_the_clocks(page: "Page") -> None:
     page.goto("schedules?span=1y")
-    expect(page.locator(".panel .warn").first).to_contain_text(re.compile("Clocks of Europe/Vienna go forward by 1 h: Sun .* 03:00"))
+    expect(page.locator(".panel .warn").first).to_contain_text(
+        re.compile("Clocks of Europe/Vienna go forward by 1 h: Sun .* 03:00")
+    )
     expect(page.get_by_role("img", name=re.compile("default nightly: [0-9]+ times"))).to_be_visible()
     expect(page.locator(".lane circle.changed").first).to_be_attached()
     page.get_by_role("button", name="calendar").click()
-    expect(page.get_by_role("list", name="Calendar of what fires").get_by_role("link", name="weekdays").first).to_be_visible()
+    expect(
+        page.get_by_role("list", name="Calendar of what fires").get_by_role("link", name="weekdays").first
+    ).to_be_visible()
 
 
+def numbers(at: str, done: int, late: list[int]) -> dict[str, Any]:
+    """A line of a queue's history, as `GET /queues/{queue}/history` answers it."""
+    times = {"p50": None, "p99": None, "counts": late}
+    counts = {"added": 7, "claimed": done, "done": done, "again": 0, "retried": 0, "dead": 0}
+    return {"at": at, **counts, "lateness": times, "run_time": times, "wait": times}
+
+
+def test_numbers_over_time_are_drawn_and_add_up_over_queues(page: "Page") -> None:
+    lines = [numbers("2026-11-28T10:00:00.000Z", 4, [0, 0, 9, 1]), numbers("2026-11-28T10:01:00.000Z", 2_000, [])]
+    page.route("**/api/queues/*/history?span=1h", lambda route: route.fulfill(json={"lines": lines}))
+    page.goto("")
+    panel = page.locator(".panel", has_text="Over time")
+    expect(panel.locator("canvas")).to_have_count(2)
+    panel.get_by_text("As a table").click()
+    row = panel.get_by_role("row").last
+    expect(row.get_by_role("cell")).to_have_text(["42", "24", "0", "0", "4 ms", "8 ms"])  # of six queues
+    page.unroute("**/api/queues/*/history?span=1h")
+    page.goto("limits")
+    page.goto("")
+    expect(page.get_by_role("region", name="Queues")).to_be_visible()
+
+
+@pytest.mark.matrix
 def test_a_phone_sees_the_same(browser: "Browser", address: str) -> None:
     with opened(browser, address, width=390, has_touch=True) as page:
         for path, shows in VIEWS.values():

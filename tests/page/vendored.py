@@ -1,4 +1,6 @@
-"""Files of other projects that the page carries: `python -m tests.page.vendored` writes them as `vendor.json` names them.
+"""Files of other projects that the page carries; `python -m tests.page.vendored` writes them.
+
+`vendor.json` names each, with its package and version.
 
 A package's own file is taken as it is, but for a bare module name in its imports: a page without a build step has no
 place where such a name could be resolved, and an import map in the page would be an inline script.

@@ -1,4 +1,4 @@
-"""A bad day on the test kit's clock: a paused queue, a full one, one over its rate, dead tasks, a schedule that is late."""
+"""A bad day on the test kit's clock: queues that are paused, full or over a rate, and dead tasks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,7 +57,12 @@ def bad_day(scheduled: int = 20) -> Iterator[Duecourse]:
 
 
 def _queues(day: Duecourse) -> None:
-    for queue, limits in {"invoices": {}, "mail": {}, "partner": {"rate": "1/PT1H"}, "full": {"max_running": 2}}.items():
+    for queue, limits in {
+        "invoices": {},
+        "mail": {},
+        "partner": {"rate": "1/PT1H"},
+        "full": {"max_running": 2},
+    }.items():
         day.client.set_queue(queue, create=True, **limits)  # type: ignore[arg-type]
 
 
@@ -69,7 +74,9 @@ def _schedules(day: Duecourse, now: datetime) -> None:
     schedules.add(id="weekdays", kind="mail", payload={}, repeat={"cron": "0 9 * * MON-FRI"}, queue="mail", **vienna)
     schedules.add(id="sync", kind="report", payload={}, repeat={"every": "PT15M"}, queue="partner", overlap="queue")
     schedules.add(id="hourly", kind="mail", payload={}, repeat={"every": "PT1H"}, starts_at=now - timedelta(hours=5))
-    schedules.add(id="leap", kind="report", payload={}, repeat={"rrule": "FREQ=MONTHLY;BYMONTHDAY=-1;BYHOUR=2"}, **vienna)
+    schedules.add(
+        id="leap", kind="report", payload={}, repeat={"rrule": "FREQ=MONTHLY;BYMONTHDAY=-1;BYHOUR=2"}, **vienna
+    )
     schedules.add(id="resting", kind="report", payload={}, repeat={"cron": "@daily"}, paused=True)
     schedules.add(id="doomed", kind="report", payload={}, repeat={"cron": "@daily"})
 

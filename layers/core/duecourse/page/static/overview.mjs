@@ -4,7 +4,7 @@ import { History } from "./history.mjs";
 import { count, html, number, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
 import { Bars } from "./plots.mjs";
-import { Chip, Empty, Meter, Number, Panel, QueueLink, Table, TaskLink, Waiting } from "./parts.mjs";
+import { Chip, Choice, Empty, Meter, Number, Panel, QueueLink, Table, TaskLink, Waiting } from "./parts.mjs";
 import { changeQueue, pauseQueue, rateText, resumeQueue } from "./queue_actions.mjs";
 import { to } from "./route.mjs";
 import { addressOf } from "./schedule_actions.mjs";
@@ -55,7 +55,7 @@ function Wrong({ queues, found }) {
     const late = overdueMs(queue) >= LATE_MS, cause = found?.causes[queue.queue];
     if (queue.paused || late) items.push({ weight: overdueMs(queue) + (late ? 1e9 : 0), node: html`<${LateQueue} key=${`late ${queue.queue}`} queue=${queue} cause=${cause} />` });
     if (queue.lapsed?.runs) items.push({ weight: 1e8 + queue.lapsed.runs, node: html`<${Lapsed} key=${`lapsed ${queue.queue}`} queue=${queue} />` });
-    if (queue.lagging?.length) items.push({ weight: 1e7, node: html`<li key=${`lags ${queue.queue}`} class="finding warn"><h3>Shards ${queue.lagging.join(", ")} of <${QueueLink} queue=${queue.queue} /> have older settings</h3><p>The next tick gives them the settings.</p></li>` });
+    if (queue.lagging?.length) items.push({ weight: 1e7, node: html`<li key=${`lags ${queue.queue}`} class="finding warn"><div class="what">Shards ${queue.lagging.join(", ")} of <${QueueLink} queue=${queue.queue} /> have older settings</div><p>The next tick gives them the settings.</p></li>` });
   }
   for (const one of found?.deaths ?? []) {
     for (const group of one.errors.slice(0, MOST)) items.push({ weight: 2e9 + group.count * 1e6, node: html`<${DeadGroup} key=${`${one.queue} ${group.kind} ${group.error}`} queue=${one.queue} group=${group} />` });
@@ -70,20 +70,20 @@ function Wrong({ queues, found }) {
 function LateQueue({ queue, cause }) {
   const late = overdueMs(queue), setting = SETTING[cause?.waits.for];
   return html`<li class="finding ${late >= LATE_MS ? "bad" : "warn"}">
-    <h3><${QueueLink} queue=${queue.queue} /> ${queue.paused ? html`is paused${late > 0 && html`, and late by <strong>${span(late)}</strong>`}` : html`is late by <strong>${span(late)}</strong>`}</h3>
+    <div class="what"><${QueueLink} queue=${queue.queue} /> ${queue.paused ? html`is paused${late > 0 && html`, and late by <strong>${span(late)}</strong>`}` : html`is late by <strong>${span(late)}</strong>`}</div>
     <p>${late > 0 && html`Since <${Time} at=${present() - late} />. `}${cause ? html`<${TaskLink} id=${cause.task.id} queue=${queue.queue} />: <${Sentence} text=${cause.waits.text} />` : queue.paused ? "No task is claimed. Nothing is overdue yet." : ""}</p>
     <div class="buttons">${queue.paused ? html`<${Act} onClick=${() => resumeQueue(queue.queue)}>Resume…<//>` : setting && html`<${Act} onClick=${() => changeQueue(queue, [setting])}>Change the limit…<//>`}
       <a class="button quiet" href=${to(["tasks"], { queue: queue.queue, state: "scheduled" })}>${count(queue.tasks.scheduled, "task")}</a></div></li>`;
 }
 
 const Lapsed = ({ queue }) => html`<li class="finding warn">
-  <h3>${count(queue.lapsed.runs, "run")} of <${QueueLink} queue=${queue.queue} /> lapsed in the last hour</h3>
+  <div class="what">${count(queue.lapsed.runs, "run")} of <${QueueLink} queue=${queue.queue} /> lapsed in the last hour</div>
   <p>A worker died, or took longer than its lease: the task runs again, and an attempt is spent. ${queue.lapsed.at_target ? `${number(queue.lapsed.at_target)} had begun at their target.` : ""}</p></li>`;
 
 export function DeadGroup({ queue, group }) {
   const filter = { kind: group.kind, error: group.error };
   return html`<li class="finding bad">
-    <h3><strong>${number(group.count)}</strong> dead in <${QueueLink} queue=${queue} />: <a href=${to(["dead", queue], filter)} class="error">${group.error}</a></h3>
+    <div class="what"><strong>${number(group.count)}</strong> dead in <${QueueLink} queue=${queue} />: <a href=${to(["dead", queue], filter)} class="error">${group.error}</a></div>
     <p>Kind ${group.kind}. Since <${Time} at=${group.since} how="both" />, last <${Time} at=${group.latest} how="both" />. Example: <${TaskLink} id=${group.example} queue=${queue} /></p>
     <div class="buttons"><${Act} onClick=${() => replayMany(queue, filter, html`Kind ${group.kind}, error <q>${group.error}</q>`)}>Replay…<//><a class="button quiet" href=${to(["dead", queue], filter)}>Look</a></div></li>`;
 }
@@ -152,9 +152,6 @@ function Coming({ queues }) {
     ${fullest.length ? html`<${Waiting} live=${live}>${() => html`${overdue > 0 && html`<p class="overdue bad">${count(overdue, "task")} ${overdue === 1 ? "is" : "are"} overdue now.</p>`}<${Bars} label="Tasks that come due" bars=${bars} />
       <p class="soft">Tasks of ${fullest.length === 1 ? html`<${QueueLink} queue=${fullest[0].queue} />` : `the ${fullest.length} fullest queues`}.${bars.some((one) => one.more) ? " Shaded: there may be more." : ""}</p>`}<//>` : html`<${Empty}>No task is scheduled.<//>`}<//>`;
 }
-
-/** A choice of a few, as buttons. */
-export const Choice = ({ label, value, options, onChange }) => html`<div class="choice" role="group" aria-label=${label}>${options.map(([key, text]) => html`<button type="button" aria-pressed=${value === key} onClick=${() => onChange(key)}>${text}</button>`)}</div>`;
 
 /** The next schedules of all queues that have some: [schedule], the earliest first. */
 export async function nextSchedules(queues, most, get) {

@@ -38,7 +38,7 @@ export const Facts = ({ facts }) => html`<dl class="facts">${facts
 /** A table with a head; cells are texts or nodes, numbers stand at the right. */
 export function Table({ label, columns, children, class: name = "" }) {
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table class=${name}>
-    <thead><tr>${columns.map(([title, kind]) => html`<th scope="col" class=${kind}>${title}</th>`)}</tr></thead>
+    <thead><tr>${columns.map(([title, kind]) => html`<th scope="col" class=${kind}>${title || html`<span class="hidden">Actions</span>`}</th>`)}</tr></thead>
     <tbody>${children}</tbody></table></div>`;
 }
 
@@ -49,6 +49,9 @@ export const Meter = ({ used, limit }) =>
   limit === null || limit === undefined
     ? html`<span class=${used ? "" : "none"}>${number(used)}</span>`
     : html`<span class="meter" title="${used} of at most ${limit}"><meter min="0" max=${limit} high=${limit} optimum="0" value=${used} aria-label="running, of at most ${limit}"></meter> ${number(used)}<span class="of">/${number(limit)}</span></span>`;
+
+/** A choice of a few, as buttons. */
+export const Choice = ({ label, value, options, onChange }) => html`<div class="choice" role="group" aria-label=${label}>${options.map(([key, text]) => html`<button type="button" aria-pressed=${value === key} onClick=${() => onChange(key)}>${text}</button>`)}</div>`;
 
 // A list of any length: rows have one height, and only those that are seen are in the page.
 

@@ -112,7 +112,7 @@ export const backfill = (schedule) => ask({
     const { times } = await post("/schedules/preview", { ...ruleOf(schedule), from, count: 1000 });
     const inside = times.filter((one) => one.at < end);
     if (!inside.length) return { nothing: true, text: "The rule has no time in this span." };
-    return { text: html`${inside.length === 1000 ? "At least " : ""}${count(inside.length, "occurrence")} by the rule, from <${Time} at=${inside[0].at} /> to <${Time} at=${inside.at(-1).at} />, some each second. One that exists already is not added twice.` };
+    return { text: html`${inside.length === 1000 ? "At least " : ""}${count(inside.length, "occurrence")} would be added, from <${Time} at=${inside[0].at} /> to <${Time} at=${inside.at(-1).at} />, some each second. One that exists already is not added twice.` };
   },
   run: async (values) => {
     const { occurrences } = await post(schedulePath(schedule.id, "/backfill"), { from: fromInput(values.from), to: fromInput(values.to), ...(values.overlap && { overlap: values.overlap }) }, query(schedule));

@@ -2,8 +2,7 @@
 import { allQueues, pages, post, schedulePath, taskPath } from "./api.mjs";
 import { count, html, number, useEffect, useMemo, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
-import { Choice } from "./overview.mjs";
-import { Chip, Empty, Facts, Json, Panel, QueueLink, State, Table, TaskLink, Waiting } from "./parts.mjs";
+import { Chip, Choice, Empty, Facts, Json, Panel, QueueLink, State, Table, TaskLink, Waiting } from "./parts.mjs";
 import { Calendar, Lanes, changeText, startOfWeek } from "./plots.mjs";
 import { filter, go, to } from "./route.mjs";
 import { REMINDERS, Upcoming, addressOf, backfill, changeSchedule, deleteSchedule, inWords, pauseSchedule, resumeSchedule, ruleOf, ruleText, runSchedule, wordsOfCron } from "./schedule_actions.mjs";

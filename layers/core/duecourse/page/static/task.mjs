@@ -36,7 +36,7 @@ function Shown({ task, why, gone }) {
     ${task.error && html`<pre class="error" tabindex="0" role="region" aria-label="Error of the newest failed run">${task.error}</pre>`}
     <${Panel} title="History" aside=${why.forgotten > 0 && html`<span class="soft">${count(why.forgotten, "older entry", "older entries")} forgotten</span>`}>
       <${Life} why=${why} task=${task} now=${now} />
-      <ol class="timeline">${[...why.timeline].reverse().map((one) => html`<li key=${`${one.at} ${one.event} ${one.run}`} class="event ${one.event}"><${Time} at=${one.at} /><span><${Sentence} text=${one.text} />${one.times > 1 ? html` <span class="soft">${number(one.times)} times</span>` : ""}${one.by && one.event !== "added" ? html` <span class="soft">by ${one.by}</span>` : ""}</span></li>`)}</ol><//>
+      <div class="timeline" tabindex="0" role="region" aria-label="Entries, newest first"><ol>${[...why.timeline].reverse().map((one) => html`<li key=${`${one.at} ${one.event} ${one.run}`} class="event ${one.event}"><${Time} at=${one.at} /><span><${Sentence} text=${one.text} />${one.times > 1 ? html` <span class="soft">${number(one.times)} times</span>` : ""}${one.by && one.event !== "added" ? html` <span class="soft">by ${one.by}</span>` : ""}</span></li>`)}</ol></div><//>
     <div class="columns"><${Panel} title="Facts"><${Facts} facts=${[
       ["Queue", html`<${QueueLink} queue=${task.queue} />`],
       ["Kind", html`<a href=${to(["tasks"], { queue: task.queue, kind: task.kind })}>${task.kind}</a>`],
