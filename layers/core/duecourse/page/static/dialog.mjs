@@ -1,6 +1,6 @@
 // Each action says what it will do, asks, and shows its result: in one dialog.
 import { Problem } from "./api.mjs";
-import { html, shared, useEffect, useRef, useShared, useState } from "./lib.mjs";
+import { html, inLanes, shared, useEffect, useRef, useShared, useState } from "./lib.mjs";
 import { reloadAll } from "./live.mjs";
 import { Failure } from "./parts.mjs";
 
@@ -99,24 +99,20 @@ function Field({ field, value, onInput, disabled, problem }) {
   return html`<div class="field ${field.type ?? "text"}"><label for=${id}>${field.label}</label>${control}<small id="${id}-hint">${problem ? html`<span class="problem">${problem}</span>` : field.hint}</small></div>`;
 }
 
-/** Do one thing after the other for a list, three at a time, until it is stopped: [number done, failures]. */
+/** Act on each of a list until it is stopped: [number done, failures]. */
 export async function each(items, act, { tell, signal }, doing) {
   const failures = [];
-  let done = 0, next = 0;
-  const lane = async () => {
-    while (next < items.length && !signal.aborted) {
-      const item = items[next++];
-      try {
-        await act(item);
-        done++;
-      } catch (error) {
-        if (!(error instanceof Problem)) throw error;
-        failures.push(`${item.id ?? item}: ${error.message}`);
-      }
-      tell({ done: done + failures.length, total: items.length, text: `${doing} ${done + failures.length} of ${items.length}` });
+  let done = 0;
+  await inLanes(items, async (item) => {
+    try {
+      await act(item);
+      done++;
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      failures.push(`${item.id}: ${error.message}`);
     }
-  };
-  await Promise.all([lane(), lane(), lane()]);
+    tell({ done: done + failures.length, total: items.length, text: `${doing} ${done + failures.length} of ${items.length}` });
+  }, signal);
   return [done, failures];
 }
 

@@ -9,7 +9,9 @@ const resources = new Map();
 let waiting = [];
 let underWay = 0;
 
-/** The newest value of `load(get)` under a name: {data, error}. It is loaded again after `every` ms at the earliest. */
+/** The newest value of `load(get, show)` under a name: {data, error}. It is loaded again after `every` ms at the earliest.
+ *
+ * By `show(part)`, a load of many requests shows what it has so far, where nothing is shown yet. */
 export function useLive(name, load, every = BEAT_MS) {
   const [, redraw] = useState(0);
   const latest = useRef(load);
@@ -21,7 +23,7 @@ export function useLive(name, load, every = BEAT_MS) {
     const user = () => redraw((n) => n + 1);
     resource.users.add(user);
     resource.every = every;
-    resource.read = (from) => latest.current(from);
+    resource.read = (from, show) => latest.current(from, show);
     if (Date.now() - resource.at > BEAT_MS) refresh(resource, get);
     else user();
     return () => {
@@ -41,9 +43,15 @@ export const reloadAll = () => Promise.all([...resources.values()].map((one) => 
 async function refresh(resource, from) {
   waiting = waiting.filter((one) => one.resource !== resource);
   const load = (resource.load = {});
+  const tell = () => { for (const user of [...resource.users]) user(); };
+  const show = (part) => {
+    if (resource.load !== load || (resource.data !== undefined && !resource.partial)) return;
+    Object.assign(resource, { data: part, partial: true });
+    tell();
+  };
   let data, error = null;
   try {
-    data = await resource.read(from);
+    data = await resource.read(from, show);
   } catch (failed) {
     error = failed;
   }
@@ -51,9 +59,9 @@ async function refresh(resource, from) {
   resource.load = null;
   resource.at = Date.now();
   // What was seen before stays while the place is away: a line on top of the page says so.
-  if (!error) Object.assign(resource, { data, error });
+  if (!error) Object.assign(resource, { data, error, partial: false });
   else if (!(error instanceof Away) || resource.data === undefined) resource.error = error;
-  for (const user of [...resource.users]) user();
+  tell();
 }
 
 /** `get` for a load that repeats. */

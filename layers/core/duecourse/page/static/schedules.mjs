@@ -1,6 +1,6 @@
 // Schedules: what fires next on a timeline and in a calendar, and one schedule with all that may be done to it.
 import { allQueues, pages, post, schedulePath, taskPath } from "./api.mjs";
-import { count, html, number, useEffect, useMemo, useState } from "./lib.mjs";
+import { count, html, inLanes, number, useEffect, useMemo, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
 import { Chip, Choice, Empty, Facts, Json, Panel, QueueLink, State, Table, TaskLink, Waiting } from "./parts.mjs";
 import { Calendar, Lanes, changeText, startOfWeek } from "./plots.mjs";
@@ -14,10 +14,17 @@ const SPANS = { "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY, "60d": 60 * DAY, "1y"
 const DRAWN = 24;
 const MOST = 1000;
 
-async function everySchedule(from) {
-  const queues = (await allQueues(from)).filter((one) => one.schedules?.count);
-  const lists = await Promise.all(queues.map((one) => pages((after) => from("/schedules", { queue: one.queue, limit: 100, after }), (page) => page.next_after, 20)));
-  return lists.flatMap((list) => list.pages.flatMap((page) => page.schedules));
+/** Schedules of every queue: those that fire first are shown first. */
+async function everySchedule(from, show) {
+  const queues = (await allQueues(from)).filter((one) => one.schedules?.count).sort((one, other) => (one.schedules.next_at ?? "9999").localeCompare(other.schedules.next_at ?? "9999"));
+  const found = [];
+  let shown = 0;
+  await inLanes(queues, async (one) => {
+    const list = await pages((after) => from("/schedules", { queue: one.queue, limit: 100, after }), (page) => page.next_after, 20);
+    found.push(...list.pages.flatMap((page) => page.schedules));
+    if (found.length > shown * 2) { shown = found.length; show([...found]); }
+  });
+  return found;
 }
 
 const nextAt = (one) => one.next[0]?.due_at ?? one.next[0]?.at ?? "9999";

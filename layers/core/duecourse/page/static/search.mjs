@@ -1,11 +1,9 @@
 // Search by id: tasks and schedules of every queue, reminders, queries.
 import { Problem, allQueues, get, reminderPath, schedulePath, segment, taskPath } from "./api.mjs";
-import { html, number, useEffect, useState } from "./lib.mjs";
+import { html, inLanes, number, useEffect, useState } from "./lib.mjs";
 import { Empty, Failure, State } from "./parts.mjs";
 import { to } from "./route.mjs";
 import { Time } from "./times.mjs";
-
-const LANES = 4;
 
 /** What is found under an id; a 404 is no answer of use, any other failure is one. */
 async function look(load) {
@@ -39,14 +37,10 @@ export function Search({ query }) {
           ]),
         ];
         setState((before) => ({ ...before, total: tries.length }));
-        let next = 0;
-        const lane = async () => {
-          while (next < tries.length && !abort.signal.aborted) {
-            await tries[next++]();
-            if (!abort.signal.aborted) setState((before) => ({ ...before, looked: before.looked + 1 }));
-          }
-        };
-        await Promise.all(Array.from({ length: LANES }, lane));
+        await inLanes(tries, async (look) => {
+          await look();
+          if (!abort.signal.aborted) setState((before) => ({ ...before, looked: before.looked + 1 }));
+        }, abort.signal);
       } catch (error) {
         if (!abort.signal.aborted) setState((before) => ({ ...before, error }));
       }
