@@ -3,12 +3,17 @@ import { shared } from "./lib.mjs";
 
 const PATIENCE_MS = 15_000;
 const MAX_WAIT_MS = 60_000;
+const PAGE_KEY = "urn:duecourse:problem:page-key";
+const NO_KEY = "The key of this page is no longer valid: open the address that the command prints.";
+
+/** Text of a problem, or of a gateway's own answer. */
+const textOf = (document) => document?.detail || document?.title || document?.message;
 
 /** The API rejects a request: its own text, field by field if it has fields. */
 export class Problem extends Error {
   constructor(status, document) {
     const errors = document.errors ?? [];
-    super(document.detail || document.title || document.message || `The answer is ${status}.`);
+    super(textOf(document) || `The answer is ${status}.`);
     this.status = status;
     this.document = document;
     this.fields = Object.fromEntries(errors.map((one) => [one.field, one.problem]));
@@ -38,8 +43,9 @@ export async function request(method, path, { query = {}, body, signal } = {}) {
   const options = { method, headers, credentials: "same-origin", cache: "no-store", body: body === undefined ? undefined : JSON.stringify(body) };
   const { status, text } = await answered(url, options, signal, once ? 2 : 1);
   const found = parsed(text);
-  if (status === 401) throw gone("The key of this page is no longer valid: open the address that the command prints.");
-  if (status >= 502 || found === null) throw gone(found?.detail || found?.title || `The answer has status ${status}.`);
+  // A gateway before the API has a 401 of its own, such as for a token that expired: its text says so.
+  if (status === 401) throw gone(found?.type === PAGE_KEY ? NO_KEY : textOf(found) || "The API rejects the credentials of the page's server.");
+  if (status >= 502 || found === null) throw gone(textOf(found) || `The answer has status ${status}.`);
   if (away.get()) away.set(null);
   if (status >= 400) throw new Problem(status, found);
   return found;

@@ -53,10 +53,10 @@ export function DeadOf({ queue, query }) {
   const found = live.data?.errors ?? [];
   const total = found.reduce((sum, group) => sum + group.count, 0);
   return html`<div class="title"><h1>Dead in <${QueueLink} queue=${queue} /></h1><div class="buttons">
-      ${total > 0 && html`<${Act} kind="main" onClick=${() => replayMany(queue, filter, whole)}>Replay all…<//><${Act} kind="danger" onClick=${() => actOnAll("purge", queue, { state: "dead", ...filter }, whole, after)}>Delete all…<//>`}</div></div>
+      ${total > 0 && html`<${Act} kind="main" onClick=${() => replayMany(queue, filter, whole, after)}>Replay all…<//><${Act} kind="danger" onClick=${() => actOnAll("purge", queue, { state: "dead", ...filter }, whole, after)}>Delete all…<//>`}</div></div>
     ${query.error && html`<p class="why bad"><strong>${query.kind}:</strong> ${query.error} <a href=${to(["dead", queue])}>All errors of this queue</a></p>`}
     <${Waiting} live=${live}>${() => (total ? html`
-      ${!query.error && html`<ul class="findings">${found.map((group) => html`<${DeadGroup} key=${group.kind + group.error} queue=${queue} group=${group} />`)}</ul>`}
+      ${!query.error && html`<ul class="findings">${found.map((group) => html`<${DeadGroup} key=${group.kind + group.error} queue=${queue} group=${group} after=${after} />`)}</ul>`}
       <${Panel} title="Deaths" aside=${html`<span class="soft">${live.data.more && "at least "}${count(total, "task")}</span>`}><${Deaths} rows=${list.rows} more=${!!list.next} /><//>` : html`<p class="fine">No dead task${query.error ? " of this error" : ""} is left.</p>`)}<//>
     ${list.rows.length > 0 && html`<div class="bar" role="toolbar" aria-label="Actions on dead tasks"><span role="status">${count(list.rows.length, "task")}${list.next ? " and more" : ""}, the oldest first${chosen.size ? html`, <strong>${number(chosen.size)} chosen</strong>` : ""}</span>
       ${chosen.size > 0 && html`<${Act} onClick=${() => actOnChosen("replay", picked, after)}>Replay chosen…<//><${Act} kind="danger" onClick=${() => actOnChosen("delete", picked, after)}>Delete chosen…<//><button type="button" class="quiet" onClick=${clear}>Choose none</button>`}</div>

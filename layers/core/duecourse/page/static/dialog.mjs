@@ -1,5 +1,5 @@
 // Each action says what it will do, asks, and shows its result: in one dialog.
-import { Problem } from "./api.mjs";
+import { Away, Problem, away } from "./api.mjs";
 import { html, inLanes, shared, useEffect, useRef, useShared, useState } from "./lib.mjs";
 import { reloadAll } from "./live.mjs";
 import { Failure } from "./parts.mjs";
@@ -28,22 +28,26 @@ function Dialog({ action }) {
   const [error, setError] = useState(null);
   const [progress, setProgress] = useState(null);
   const [result, setResult] = useState(null);
+  const [halted, setHalted] = useState("");
+  const [turn, setTurn] = useState(0);
   const text = JSON.stringify(values);
   useEffect(() => { node.current.showModal(); }, []);
   useEffect(() => {
     if (progress || result || action.info) return undefined;
     const abort = new AbortController();
     setPlan(null);
-    const timer = setTimeout(async () => {
+    let timer = setTimeout(async () => {
       try {
         const found = await action.plan(values, abort.signal);
         if (!abort.signal.aborted) { setPlan(found); setError(null); }
       } catch (failed) {
-        if (!abort.signal.aborted) setError(failed);
+        if (abort.signal.aborted) return;
+        setError(failed);
+        if (failed instanceof Away) timer = setTimeout(() => setTurn((n) => n + 1), Math.max(SETTLE_MS, (away.get()?.next ?? 0) - Date.now()));
       }
     }, plan || error ? SETTLE_MS : 0);
     return () => { clearTimeout(timer); abort.abort(); };
-  }, [text]);
+  }, [text, turn]);
   const close = () => { if (!progress) { node.current.close(); asked.set(null); } };
   const run = async (event) => {
     event.preventDefault();
@@ -52,10 +56,16 @@ function Dialog({ action }) {
     stop.current = new AbortController();
     setProgress({ text: "Under way…" });
     setError(null);
+    setHalted("");
+    let told = null;
+    const tell = (news) => { told = news; setProgress(news); };
     try {
-      setResult(await action.run(values, { plan, tell: setProgress, signal: stop.current.signal }));
+      setResult(await action.run(values, { plan, tell, signal: stop.current.signal }));
     } catch (failed) {
       setError(failed);
+      if (told) setHalted(`${told.text}, then it failed: ${failed.message}`);
+      // What is left to do is looked at anew.
+      if (failed instanceof Away) setTurn((n) => n + 1);
     }
     setProgress(null);
     reloadAll();
@@ -71,7 +81,8 @@ function Dialog({ action }) {
     ${!result && !progress && !action.info && (plan || !error) && html`<div class="effect" role="status" aria-live="polite">
       ${plan ? html`<strong>${plan.nothing ? "Nothing to do" : "Effect"}</strong><div>${plan.text}</div>${plan.more}` : html`<span class="none">Looking at what this would do…</span>`}</div>`}
     ${progress && html`<div class="effect" role="status" aria-live="polite">${progress.total ? html`<progress max=${progress.total} value=${progress.done} aria-label="Progress"></progress>` : html`<progress aria-label="Progress"></progress>`}<div>${progress.text}</div></div>`}
-    ${error && html`<${Failure} error=${error} />`}
+    ${halted && html`<div class="note bad" role="alert">${halted}</div>`}
+    ${error && !halted.endsWith(error.message) && html`<${Failure} error=${error} />`}
     ${result && html`<div class="note good" role="status">${result}</div>`}
     ${/* Each button has a key: one that became another within its click would be pressed twice. */ ""}<div class="buttons">
       ${progress

@@ -39,9 +39,18 @@ export const number = (n) => n.toLocaleString("en");
 
 /** Do something for each item, four at a time, until the signal comes: a browser has six connections. */
 export async function inLanes(items, act, signal) {
-  let next = 0;
-  const lane = async () => { while (next < items.length && !signal?.aborted) await act(items[next++]); };
-  await Promise.all([lane(), lane(), lane(), lane()]);
+  let next = 0, stopped = false;
+  const lane = async () => {
+    try {
+      while (next < items.length && !signal?.aborted && !stopped) await act(items[next++]);
+    } catch (error) {
+      stopped = true;
+      throw error;
+    }
+  };
+  // To the end of all four: one that went on after a failure would still tell of its progress.
+  const failed = (await Promise.allSettled([lane(), lane(), lane(), lane()])).find((one) => one.reason);
+  if (failed) throw failed.reason;
 }
 
 /** A script of a package that is no module: it is loaded once, when a view needs it. */

@@ -1,5 +1,6 @@
 // The first view: what is wrong, since when, why, and what may be done; then the queues, and what comes.
 import { allQueues, pages, queuePath, taskPath } from "./api.mjs";
+import { Failing, failing, failingOf } from "./failing.mjs";
 import { History } from "./history.mjs";
 import { count, html, number, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
@@ -12,11 +13,13 @@ import { Act } from "./session.mjs";
 import { replayMany } from "./task_actions.mjs";
 import { Sentence, Time, duration, present, span, spanOf } from "./times.mjs";
 
-const LATE_MS = 60_000;
+export const LATE_MS = 60_000;
 const MOST = 6;
 const overdueMs = (queue) => duration(queue.oldest_overdue);
 
 /** Limits that `why` names, as settings of a queue. */
+/** Limits that running tasks use up: one that is stuck may be the cause. */
+const FULL = new Set(["max_running", "tenant_max_running"]);
 const SETTING = { max_running: "max_running", tenant_max_running: "tenant_max_running", rate: "rate" };
 
 /** Why the oldest due task of a queue waits, in the words of `why`. */
@@ -31,11 +34,12 @@ export async function heldBack(queue, get) {
 async function findings(queues, get) {
   const late = queues.filter((one) => overdueMs(one) >= LATE_MS).sort((one, other) => overdueMs(other) - overdueMs(one)).slice(0, MOST);
   const dead = queues.filter((one) => one.tasks.dead).sort((one, other) => other.tasks.dead - one.tasks.dead).slice(0, MOST);
-  const [causes, deaths] = await Promise.all([
+  const [causes, deaths, fails] = await Promise.all([
     Promise.all(late.map(async (one) => [one.queue, await heldBack(one.queue, get)])),
     Promise.all(dead.map(async (one) => ({ queue: one.queue, ...(await get(queuePath(one.queue, "/dead"), { limit: 10_000 })) }))),
+    failing(queues, get),
   ]);
-  return { causes: Object.fromEntries(causes), deaths };
+  return { causes: Object.fromEntries(causes), deaths, fails };
 }
 
 export function Overview() {
@@ -60,10 +64,11 @@ function Wrong({ queues, found }) {
   for (const one of found?.deaths ?? []) {
     for (const group of one.errors.slice(0, MOST)) items.push({ weight: 2e9 + group.count * 1e6, node: html`<${DeadGroup} key=${`${one.queue} ${group.kind} ${group.error}`} queue=${one.queue} group=${group} />` });
   }
+  for (const one of found?.fails ?? []) items.push({ weight: 5e8 + one.count, node: html`<${Failing} key=${`fails ${one.queue}`} found=${one} />` });
   items.sort((one, other) => other.weight - one.weight);
   const looked = found !== undefined;
   return html`<${Panel} title="What is wrong" class="wrong" aside=${items.length > 0 && html`<span class="soft">${count(items.length, "finding")}</span>`}>
-    ${items.length ? html`<ul class="findings">${items.slice(0, 12).map((one) => one.node)}</ul>` : looked ? html`<p class="fine">Nothing: no queue is late or paused, no task is dead, and no run lapsed in the last hour.</p>` : html`<p class="empty" role="status">Looking…</p>`}
+    ${items.length ? html`<ul class="findings">${items.slice(0, 12).map((one) => one.node)}</ul>` : looked ? html`<p class="fine">Nothing: no queue is late or paused, no task is dead or fails in a row, and no run lapsed in the last hour.</p>` : html`<p class="empty" role="status">Looking…</p>`}
     ${items.length > 12 && html`<p class="soft">${count(items.length - 12, "more finding")}: see the queues below.</p>`}<//>`;
 }
 
@@ -73,6 +78,7 @@ function LateQueue({ queue, cause }) {
     <div class="what"><${QueueLink} queue=${queue.queue} /> ${queue.paused ? html`is paused${late > 0 && html`, and late by <strong>${span(late)}</strong>`}` : html`is late by <strong>${span(late)}</strong>`}</div>
     <p>${late > 0 && html`Since <${Time} at=${present() - late} />. `}${cause ? html`<${TaskLink} id=${cause.task.id} queue=${queue.queue} />: <${Sentence} text=${cause.waits.text} />` : queue.paused ? "No task is claimed. Nothing is overdue yet." : ""}</p>
     <div class="buttons">${queue.paused ? html`<${Act} onClick=${() => resumeQueue(queue.queue)}>Resume…<//>` : setting && html`<${Act} onClick=${() => changeQueue(queue, [setting])}>Change the limit…<//>`}
+      ${FULL.has(cause?.waits.for) && queue.tasks.leased > 0 && html`<a class="button quiet" href=${to(["tasks"], { queue: queue.queue, state: "leased" })}>${number(queue.tasks.leased)} running</a>`}
       <a class="button quiet" href=${to(["tasks"], { queue: queue.queue, state: "scheduled" })}>${count(queue.tasks.scheduled, "task")}</a></div></li>`;
 }
 
@@ -80,21 +86,21 @@ const Lapsed = ({ queue }) => html`<li class="finding warn">
   <div class="what">${count(queue.lapsed.runs, "run")} of <${QueueLink} queue=${queue.queue} /> lapsed in the last hour</div>
   <p>A worker died, or took longer than its lease: the task runs again, and an attempt is spent. ${queue.lapsed.at_target ? `${number(queue.lapsed.at_target)} had begun at their target.` : ""}</p></li>`;
 
-export function DeadGroup({ queue, group }) {
+export function DeadGroup({ queue, group, after }) {
   const filter = { kind: group.kind, error: group.error };
   return html`<li class="finding bad">
     <div class="what"><strong>${number(group.count)}</strong> dead in <${QueueLink} queue=${queue} />: <a href=${to(["dead", queue], filter)} class="error">${group.error}</a></div>
     <p>Kind ${group.kind}. Since <${Time} at=${group.since} how="both" />, last <${Time} at=${group.latest} how="both" />. Example: <${TaskLink} id=${group.example} queue=${queue} /></p>
-    <div class="buttons"><${Act} onClick=${() => replayMany(queue, filter, html`Kind ${group.kind}, error <q>${group.error}</q>`)}>Replay…<//><a class="button quiet" href=${to(["dead", queue], filter)}>Look</a></div></li>`;
+    <div class="buttons"><${Act} onClick=${() => replayMany(queue, filter, html`Kind ${group.kind}, error <q>${group.error}</q>`, after)}>Replay…<//><a class="button quiet" href=${to(["dead", queue], filter)}>Look</a></div></li>`;
 }
 
-/** One word on a queue: how it does. */
-export function Health({ queue }) {
+/** One word on a queue: how it does. With `quiet`, none for one that does well. */
+export function Health({ queue, quiet }) {
   const late = overdueMs(queue);
   if (queue.paused) return html`<${Chip} kind="warn">paused<//>`;
   if (late >= LATE_MS) return html`<${Chip} kind="dead">late<//>`;
   if (queue.max_running && queue.tasks.leased >= queue.max_running) return html`<${Chip} kind="warn" title="As many tasks run as max_running allows.">full<//>`;
-  return html`<${Chip} kind="done">ok<//>`;
+  return quiet ? null : html`<${Chip} kind="done">ok<//>`;
 }
 
 const NUMBER = "n";
@@ -171,6 +177,7 @@ function NextSchedules({ queues }) {
 export function Queue({ name }) {
   const live = useLive(`queue ${name}`, (from) => from(queuePath(name)), 2_000);
   const cause = useLive(live.data && overdueMs(live.data.queue) >= LATE_MS ? `cause ${name}` : null, (from) => heldBack(name, from), 6_000);
+  const fails = useLive(live.data?.queue.tasks.scheduled ? `fails of ${name}` : null, (from) => failingOf(name, from), 10_000);
   const dead = useLive(live.data?.queue.tasks.dead ? `dead of ${name}` : null, (from) => from(queuePath(name, "/dead"), { limit: 10_000 }), 15_000);
   const schedules = useLive(live.data?.queue.schedules?.count ? `schedules of ${name}` : null, (from) => from("/schedules", { queue: name, limit: 100 }), 20_000);
   return html`<${Waiting} live=${live}>${() => {
@@ -178,7 +185,7 @@ export function Queue({ name }) {
     return html`<div class="title"><h1>Queue ${name}</h1><${Health} queue=${queue} /><div class="buttons">
         ${queue.paused ? html`<${Act} kind="main" onClick=${() => resumeQueue(name)}>Resume…<//>` : html`<${Act} onClick=${() => pauseQueue(name)}>Pause…<//>`}
         <${Act} onClick=${() => changeQueue(queue)}>Change…<//></div></div>
-      ${(queue.paused || overdueMs(queue) >= LATE_MS) && html`<ul class="findings"><${LateQueue} queue=${queue} cause=${cause.data} /></ul>`}
+      ${(queue.paused || overdueMs(queue) >= LATE_MS || fails.data) && html`<ul class="findings">${(queue.paused || overdueMs(queue) >= LATE_MS) && html`<${LateQueue} queue=${queue} cause=${cause.data} />`}${fails.data && html`<${Failing} found=${fails.data} />`}</ul>`}
       <div class="columns"><${Panel} title="Tasks"><${Facts4} queue=${queue} /><//>
       <${Panel} title="Limits"><${Limits} queue=${queue} /><//></div>
       ${dead.data?.errors.length > 0 && html`<${Panel} title="Dead, by error"><ul class="findings">${dead.data.errors.map((group) => html`<${DeadGroup} key=${group.kind + group.error} queue=${name} group=${group} />`)}</ul><//>`}

@@ -48,7 +48,7 @@ export const Number = ({ n, kind = "" }) => html`<span class=${n ? kind : "none"
 export const Meter = ({ used, limit }) =>
   limit === null || limit === undefined
     ? html`<span class=${used ? "" : "none"}>${number(used)}</span>`
-    : html`<span class="meter" title="${used} of at most ${limit}"><meter min="0" max=${limit} high=${limit} optimum="0" value=${used} aria-label="running, of at most ${limit}"></meter> ${number(used)}<span class="of">/${number(limit)}</span></span>`;
+    : html`<span class="meter" title="${used} of at most ${limit}"><meter min="0" max=${limit} high=${limit - 0.5} optimum="0" value=${used} aria-label="running, of at most ${limit}"></meter> ${number(used)}<span class="of">/${number(limit)}</span></span>`;
 
 /** A choice of a few, as buttons. */
 export const Choice = ({ label, value, options, onChange }) => html`<div class="choice" role="group" aria-label=${label}>${options.map(([key, text]) => html`<button type="button" aria-pressed=${value === key} onClick=${() => onChange(key)}>${text}</button>`)}</div>`;

@@ -22,7 +22,9 @@ export function Axis({ from, to, now, most }) {
   const x = scale(from, to);
   // A label at an end of the axis stays within the picture.
   const side = (at) => { const part = (at - from) / (to - from); return part < 0.05 ? "first" : part > 0.92 ? "last" : ""; };
-  const { step, at: marks } = ticks(from, to, most);
+  const { step, at: all } = ticks(from, to, most);
+  // A mark beside "now" would lie under it.
+  const marks = all.filter((at) => !(now >= from && now <= to) || Math.abs(at - now) / (to - from) > (NARROW.matches ? 0.14 : 0.05));
   const label = (at) => (step >= DAY || (step >= HOUR && clock(at) === "00:00") ? dayName(at) : step < MIN ? when(at, at) : clock(at));
   return html`<div class="axis" aria-hidden="true">${marks.map((at) => html`<span key=${at} class=${side(at)} style=${{ left: x(at) }}>${label(at)}</span>`)}${now >= from && now <= to && html`<span class="now ${side(now)}" style=${{ left: x(now) }}>now</span>`}</div>`;
 }
@@ -98,7 +100,7 @@ export function Life({ why, task, now }) {
       <line class="grid" x1="0" x2="100%" y1="40" y2="40" />
       ${spans.map((one) => html`<g><title>${one.text}\n${when(one.from)} – ${when(one.to)}</title>
         ${one.kind.startsWith("run")
-          ? html`<rect class=${one.kind} x=${x(one.from)} y="14" width=${wide(one)} height="26" /><line class="mark ${one.kind}" x1=${x(one.from)} x2=${x(one.from)} y1="14" y2="40" /><circle class=${one.kind} cx=${x(one.to)} cy="14" r="4" />`
+          ? html`<rect class=${one.kind} x=${x(one.from)} y="14" width=${wide(one)} height="26" /><line class="mark ${one.kind}" x1=${x(one.from)} x2=${x(one.from)} y1="14" y2="40" />${one.kind !== "run" && html`<circle class=${one.kind} cx=${x(one.to)} cy="14" r="4" />`}`
           : html`<rect class=${one.kind} x=${x(one.from)} y="34" width=${wide(one)} height="12" />`}</g>`)}
       ${moments.map((one) => html`<g><title>${one.text}\n${when(one.at)}</title><line class="moment" x1=${x(one.at)} x2=${x(one.at)} y1="24" y2="54" /><circle class="moment" cx=${x(one.at)} cy="54" r="4" /></g>`)}
       ${now > from && now < to && html`<line class="now" x1=${x(now)} x2=${x(now)} y1="0" y2="62" />`}

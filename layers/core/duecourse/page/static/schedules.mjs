@@ -2,6 +2,7 @@
 import { allQueues, pages, post, schedulePath, taskPath } from "./api.mjs";
 import { count, html, inLanes, number, useEffect, useMemo, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
+import { Health, LATE_MS } from "./overview.mjs";
 import { Chip, Choice, Empty, Facts, Json, Panel, QueueLink, State, Table, TaskLink, Waiting } from "./parts.mjs";
 import { Calendar, Lanes, changeText, startOfWeek } from "./plots.mjs";
 import { filter, go, to } from "./route.mjs";
@@ -65,6 +66,8 @@ function useTimes(schedules, until) {
 export function Schedules({ query }) {
   useWords();
   const live = useLive("schedules", everySchedule, 15_000);
+  const queues = useLive("queues", allQueues, 4_000);
+  const health = new Map((queues.data ?? []).map((one) => [one.queue, one]));
   const how = query.show ?? "timeline", wide = SPANS[query.span] ? query.span : "24h";
   const text = (query.find ?? "").toLowerCase();
   return html`<div class="title"><h1>Schedules</h1></div><${Waiting} live=${live}>${() => {
@@ -78,7 +81,7 @@ export function Schedules({ query }) {
       <${Picture} schedules=${fit.slice(0, DRAWN)} left=${fit.length - DRAWN} how=${how} wide=${wide} />
       <${Panel} title="All" aside=${html`<span class="soft">${count(fit.length, "schedule")}</span>`}>
         <${Table} label="Schedules" columns=${[["Schedule"], ["Queue"], ["Rule"], ["Fires next"], ["Fired", "n"], ["Missed", "n"], ["Skipped", "n"], ["", "act"]]}>
-        ${fit.slice(0, 300).map((one) => html`<tr key=${keyOf(one)}><th scope="row"><a class="id" href=${addressOf(one)}>${one.id}</a></th><td><${QueueLink} queue=${one.queue} /></td>
+        ${fit.slice(0, 300).map((one) => html`<tr key=${keyOf(one)}><th scope="row"><a class="id" href=${addressOf(one)}>${one.id}</a></th><td><${QueueLink} queue=${one.queue} /> ${health.has(one.queue) && html`<${Health} queue=${health.get(one.queue)} quiet=${true} />`}</td>
           <td class="rule" title=${ruleText(one.repeat)}>${inWords(one.repeat)} <span class="soft">${one.time_zone}</span></td>
           <td>${one.paused ? html`<${Chip} kind="warn">paused<//>` : one.next[0] ? html`<${Time} at=${one.next[0].due_at ?? one.next[0].at} how="both" />` : html`<span class="soft" title=${one.why}>over</span>`}${one.next[0]?.clock_change && html` <${Chip} kind="warn">clocks change<//>`}</td>
           <td class="n">${number(one.fired)}</td><td class="n">${one.times_missed ? html`<span class="bad">${number(one.times_missed)}</span>` : html`<span class="none">0</span>`}</td><td class="n">${one.skipped ? number(one.skipped) : html`<span class="none">0</span>`}</td>
@@ -109,17 +112,18 @@ export function Schedule({ id, query }) {
   const now = useNow();
   return html`<${Waiting} live=${live}>${() => {
     const one = live.data;
+    const waits = one.recent.filter((past) => past.state === "scheduled" && now - Date.parse(past.at) >= LATE_MS);
     const horizon = one.next.length ? Date.parse(one.next.at(-1).at) : now + DAY;
     const changes = clockChanges(one.time_zone, now, Math.max(horizon, now + 60 * DAY)).slice(0, 2);
     return html`<div class="title"><h1 class="id">${id}</h1>${one.paused && html`<${Chip} kind="warn">paused<//>`}<div class="buttons">
         ${one.paused ? html`<${Act} kind="main" onClick=${() => resumeSchedule(one)}>Resume…<//>` : html`<${Act} onClick=${() => pauseSchedule(one)}>Pause…<//>`}
         <${Act} onClick=${() => runSchedule(one)}>Run now…<//><${Act} onClick=${() => backfill(one)}>Backfill…<//><${Act} onClick=${() => changeSchedule(one)}>Change…<//><${Act} kind="danger" onClick=${() => deleteSchedule(one, () => go(to(["schedules"])))}>Delete…<//></div></div>
       ${live.error && html`<p class="note warn" role="alert">${live.error.message}</p>`}
-      <p class="why ${one.paused ? "warn" : ""}"><strong>Why:</strong> <${Sentence} text=${one.why} /></p>
+      <p class="why ${one.paused || waits.length ? "warn" : ""}"><strong>Why:</strong> <${Sentence} text=${one.why} /></p>
       <div class="columns"><${Panel} title="Fires next"><p><strong>${inWords(one.repeat)}</strong> <span class="soft">in ${one.time_zone}, <code>${ruleText(one.repeat)}</code></span></p>
         ${one.next.length ? html`<${Upcoming} times=${one.next} />` : html`<${Empty}>No further time.<//>`}
         ${changes.map((change) => html`<p class="warn">${changeText(change)}</p>`)}<//>
-      <${Panel} title="Last occurrences">${one.recent.length ? html`<ol class="upcoming">${one.recent.map((past) => html`<li key=${past.id}><${Time} at=${past.at} /> ${["skipped", "missed"].includes(past.state) ? html`<${Chip} kind="warn" title=${past.state === "skipped" ? "Another occurrence was still running, or a quota was used up." : "Nothing ran for it."}>${past.state}<//>` : html`<${TaskLink} id=${past.id} queue=${queue}><${State} state=${past.state} /><//>`} <span class="soft">${runs.data?.[past.id] ?? ""}${past.stands_for > 1 ? ` makes up for ${number(past.stands_for)} times` : ""}</span></li>`)}</ol>` : html`<${Empty}>None yet.<//>`}<//></div>
+      <${Panel} title="Last occurrences">${one.recent.length ? html`<ol class="upcoming">${one.recent.map((past) => html`<li key=${past.id}><${Time} at=${past.at} /> ${["skipped", "missed"].includes(past.state) ? html`<${Chip} kind="warn" title=${past.state === "skipped" ? "Another occurrence was still running, or a quota was used up." : "Nothing ran for it."}>${past.state}<//>` : html`<${TaskLink} id=${past.id} queue=${queue}><${State} state=${past.state} /><//>`} ${waits.includes(past) && html` <${Chip} kind="warn">late by ${span(now - Date.parse(past.at))}<//>`} <span class="soft">${runs.data?.[past.id] ?? ""}${past.stands_for > 1 ? ` makes up for ${number(past.stands_for)} times` : ""}</span></li>`)}</ol>` : html`<${Empty}>None yet.<//>`}<//></div>
       <div class="columns"><${Panel} title="Facts"><${Facts} facts=${[
         ["Queue", html`<${QueueLink} queue=${queue} />`], ["Kind", one.kind], ["Fired", number(one.fired)], ["Missed", number(one.times_missed)], ["Skipped", number(one.skipped)],
         ["Beside a running one", one.overlap], ["Missed times", one.missed === "all" ? `all of the last ${spanOf(one.catch_up)}` : one.missed], ["Jitter", one.jitter === "PT0S" ? "none" : `up to ${spanOf(one.jitter)}`],

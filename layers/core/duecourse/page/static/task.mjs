@@ -32,7 +32,7 @@ function Shown({ task, why, gone }) {
     ${gone && html`<p class="note warn" role="alert">${gone.message} It was there when this page was opened.</p>`}
     ${task.state === "dead"
       ? html`<p class="why bad"><strong>Died</strong> <${Time} at=${task.history.at(-1)?.ended_at ?? task.due_at} how="both" /> in attempt ${task.attempt} of ${task.max_attempts}. <${Sentence} text=${waits.text} /></p>`
-      : html`<p class="why ${late ? "warn" : ""}"><strong>Why:</strong> <${Sentence} text=${waits.text} />${waits.until && html` <span class="soft">${distance(Date.parse(waits.until), now)}</span>`}</p>`}
+      : html`<p class="why ${late ? "warn" : ""}"><strong>Why:</strong> <${Sentence} text=${waits.text} />${task.state === "scheduled" && task.attempt > 1 && html` That is attempt ${task.attempt} of ${task.max_attempts}: the last run failed.`}${waits.until && html` <span class="soft">${distance(Date.parse(waits.until), now)}</span>`}</p>`}
     ${task.error && html`<pre class="error" tabindex="0" role="region" aria-label="Error of the newest failed run">${task.error}</pre>`}
     <${Panel} title="History" aside=${why.forgotten > 0 && html`<span class="soft">${count(why.forgotten, "older entry", "older entries")} forgotten</span>`}>
       <${Life} why=${why} task=${task} now=${now} />
