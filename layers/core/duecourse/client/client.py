@@ -414,7 +414,7 @@ class Client:
         return self._app_handle.tasks.add(read_task({"kind": kind, "payload": payload, **fields}, self._tenant, SOURCE))
 
     def _add_each(self, tasks: Sequence[NewTask]) -> Sequence[Item]:
-        """For each task what `add` answers or raises; tasks of coroutines, for AsyncClient."""
+        """Add tasks of coroutines, for AsyncClient; what `add` answers or raises, for each."""
         return self._app_handle.tasks.add_each(tasks)
 
     def add_many(self, tasks: Sequence[TaskFields]) -> Sequence[Item]:
