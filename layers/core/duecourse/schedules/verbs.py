@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duecourse.base.hints import nearest
 from duecourse.base.times import MAX_INSTANT, format_instant
@@ -75,6 +75,23 @@ def _runs(_kind: str) -> bool:
     return True
 
 
+class _Outlook(NamedTuple):
+    """Fields of a new schedule's status that few callers look at, computed for those alone."""
+
+    schedule: Schedule
+    progress: Progress
+    now: int
+    times: Callable[[Schedule, Progress, int, int], list[Upcoming]]
+
+    @property
+    def upcoming(self) -> tuple[Upcoming, ...]:
+        return tuple(self.times(self.schedule, self.progress, self.now, SHOWN))
+
+    @property
+    def why(self) -> str:
+        return why(self.schedule, self.progress, Throttle(now=self.now))
+
+
 class Schedules:
     """Operations on schedules.
 
@@ -131,13 +148,8 @@ class Schedules:
         else:  # the clock was set each time
             raise StoreUnavailable
         if put is Put.CREATED:
-            # Few callers look at the times that come: they are computed for those alone.
-            later = {
-                "upcoming": lambda: tuple(self._upcoming(starting, progress, at, SHOWN)),
-                "why": lambda: why(starting, progress, Throttle(now=at)),
-            }
-            known = {"schedule": starting, "progress": progress, "created_at": at, "recent": ()}
-            return ScheduleStatus.deferred(later, **known), True
+            later = _Outlook(starting, progress, at, self._upcoming)
+            return ScheduleStatus.deferred(later, schedule=starting, progress=progress, created_at=at, recent=()), True
         stored = self._read_stored(schedule.queue, schedule.id, schedule.tenant)
         is_own = bool(starting.added_by) and stored.schedule.added_by == starting.added_by
         if is_own or self.is_same(schedule, stored.schedule):
