@@ -21,8 +21,8 @@ from duecourse import (
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.operation_types import AddReply
 from duecourse.ledger.task import AddResult, NewTask
-from tests.client.test_client import STANDUP
 from tests.support.ledger import stored_task
+from tests.support.requests import MEETING
 from tests.support.wired import wired_with
 
 HOOK: dict[str, Any] = {"kind": "webhook", "payload": {"url": "https://example.com/"}, "delay": "PT1H"}
@@ -89,7 +89,7 @@ def test_verbs_are_awaited_reminders_too() -> None:
                 await client.get("b")
             with pytest.raises(errors.InvalidInput, match="delay"):
                 await client.add(**HOOK | {"delay": "soon"})
-            assert (await client.reminders.add(**STANDUP)).created
+            assert (await client.reminders.add(**MEETING)).created
             assert (await client.reminders.get("standup")).id == "standup"
             with pytest.raises(errors.QueueNotFound):
                 await client.get_queue("nowhere")

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from duecourse.base.json_text import Json
 from duecourse.client.client import SOURCE, Client, ReminderClient, ScheduleClient
-from duecourse.client.settings import ClientSettings
+from duecourse.client.keyword_settings import ClientSettings
 from duecourse.client.typed_dicts import AddFields
 from duecourse.errors import ClientClosed, DuecourseError, FieldError, InvalidSettings
 from duecourse.ledger.operation_types import MAX_SHARED, MAX_SHARED_BYTES

@@ -9,7 +9,7 @@ from duecourse.api.fields import read, read_both
 from duecourse.app import PROCESS, App
 from duecourse.base.json_text import Json
 from duecourse.base.value_classes import brief, value
-from duecourse.client.settings import ClientSettings, read_settings
+from duecourse.client.keyword_settings import ClientSettings, read_settings
 from duecourse.client.typed_dicts import (
     AddFields,
     BackfillFields,

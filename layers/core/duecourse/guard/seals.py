@@ -21,7 +21,7 @@ from duecourse.ledger.task import SEALED, NewTask, Notify, Task, ended_of, is_no
 
 if TYPE_CHECKING:
     from duecourse.guard.cipher import AesGcm
-    from duecourse.ledger.operations.records import SealKeys
+    from duecourse.ledger.operations.namespace_records import SealKeys
 
 # Seals: the credentials of a task, encrypted beside the text that is shown.
 #

@@ -224,7 +224,7 @@ class Schedule:
     add it here, with About if callers see it, and a letter for it to `_definition` and `_policies` of
     record.py. A field that occurrences have as tasks also belongs to `Schedule.occurrence`, and to OF_TASKS of
     `schedules/verbs.py`. A type that `api/derived_models.py` does not know (`_form_of`) needs its form in
-    `schedules/http.py`. Then `make reference`.
+    `schedules/http.py`. Then `make reference`, and its row in `docs/how-to/schedules.md`.
     """
 
     id: str

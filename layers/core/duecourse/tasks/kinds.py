@@ -15,7 +15,7 @@ from duecourse.ledger.operation_types import Deployed
 from duecourse.ledger.task import NewTask, Notify, is_url
 
 if TYPE_CHECKING:
-    from duecourse.ledger.operations.records import Deployments
+    from duecourse.ledger.operations.namespace_records import Deployments
 
 # Reading of the record that deployments keep in the ledger, for a program that knows the store alone.
 
