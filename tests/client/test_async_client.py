@@ -121,7 +121,8 @@ def test_adds_that_come_while_every_thread_adds_go_together() -> None:
         async with AsyncClient.from_env(threads=1) as client:
             adds = [asyncio.create_task(client.add(**HOOK))]
             await in_thread(ledger.begun.acquire)
-            for _ in range(3):  # each in a turn of its own
+            for n in range(3):  # each in a turn of its own
+                asked.set(f"waiting {n}")
                 adds.append(asyncio.create_task(client.add(**HOOK)))
                 await in_thread(lambda: None)
             ledger.may.set()
@@ -130,7 +131,7 @@ def test_adds_that_come_while_every_thread_adds_go_together() -> None:
     ledger = Slow()
     with wired_with(ledger=ledger):
         asyncio.run(use(ledger))
-    assert len(ledger.contexts) == 2
+    assert ledger.contexts == ["nobody", "waiting 0"]
 
 
 def test_an_await_that_is_cancelled_leaves_a_client_that_works() -> None:
