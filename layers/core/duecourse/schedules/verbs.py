@@ -138,10 +138,10 @@ class Schedules:
         A repeat finds what its first try added, which the second value tells too. Raises InvalidInput, QuotaExceeded,
         ScheduleExists where another schedule has its id, and ChangedSince where it was added since that try.
         """
-        wanted = replace(schedule, by=self._by, added_by=self._mark or schedule.added_by)
+        added_by = self._mark or schedule.added_by
         for _ in range(TRIES):
             now = self._ledger.now_by_answers(schedule.queue, schedule.id)
-            starting, progress = self._begun(wanted, now)
+            starting, progress = self._begun(schedule, now, added_by)
             put, at = self._ledger.put_schedule(starting, progress, at=now)
             if put is not Put.CONFLICT:
                 break
@@ -173,7 +173,7 @@ class Schedules:
 
     def _put_new(self, schedule: Schedule) -> Put | None:
         now = self._ledger.now()
-        put, _ = self._ledger.put_schedule(*self._begun(replace(schedule, by=self._by), now), at=now)
+        put, _ = self._ledger.put_schedule(*self._begun(schedule, now, schedule.added_by), at=now)
         return put if put is Put.CREATED else None
 
     def _put_over(self, stored: StoredSchedule, schedule: Schedule) -> Put | None:
@@ -408,11 +408,12 @@ class Schedules:
         is_same = task.deadline_ms == schedule.deadline_ms
         return schedule if is_same else replace(schedule, deadline_ms=task.deadline_ms)
 
-    def _begun(self, asked: Schedule, now: int) -> tuple[Schedule, Progress]:
+    def _begun(self, asked: Schedule, now: int, added_by: str) -> tuple[Schedule, Progress]:
         """A new schedule as `checked`, and its progress. One that starts at its add fires after its first interval."""
         rule, is_open = asked.rule.starting(now), asked.rule.starts_at == AT_ADD
         nominal = self._calendar.first(rule, max(rule.starts_at, now + is_open))
-        starting = self._prepared(replace(asked, rule=rule, starts_at_add=is_open))
+        starting = replace(asked, rule=rule, starts_at_add=is_open, by=self._by, added_by=added_by)
+        starting = self._prepared(starting)
         return starting, self._planner.first(starting, nominal)
 
     def _absent(self, queue: str, id: str, tenant: str) -> TaskNotFound:
