@@ -216,7 +216,7 @@ def test_a_lease_is_kept_alive_in_steps_while_its_handler_runs_up_to_the_functio
 def test_a_lease_that_could_not_be_extended_is_extended_as_soon_as_the_store_is_back(
     clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duecourse.running.work.AGAIN_S", 0.01)
+    monkeypatch.setattr("duecourse.running.received_tasks.AGAIN_S", 0.01)
     step_s, asked = 2.0, list[float]()
 
     class Away(Counting):
