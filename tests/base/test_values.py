@@ -62,6 +62,7 @@ VALUES: list[Any] = [
     RetryPolicy(),
     DueTask("a", START),
     AddResult(TASK, True),
+    AddResult.deferred({"task": lambda: replace(TASK, id="report-43")}, created=True),
     Listed([TASK], None),
     Many(3, None),
     SETTINGS,

@@ -9,7 +9,7 @@ from duecourse.ledger.connect import connect
 from duecourse.ledger.operation_types import MAX_ADD
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import NewTask, Shard, Status
-from duecourse.running.targets import MAX_TASKS
+from duecourse.running.hand_over import MAX_TASKS
 from duecourse_local.harness.stack import Stack
 from tests.bench.figures import ROUNDS, Figure, Rounds
 from tests.bench.server import BenchServer

@@ -15,7 +15,6 @@ import pika
 import pytest
 from pika.exceptions import UnroutableError
 
-from duecourse_local.cli.rabbitmq import RabbitMq
 from duecourse_local.errors import HarnessError
 from duecourse_local.harness.aws.functions import Functions
 from duecourse_local.harness.aws.invocation import Answer
@@ -23,6 +22,7 @@ from duecourse_local.harness.aws.queue_events import failed_items
 from duecourse_local.harness.aws.sources import LONG_POLL_S, RabbitMqFeed, SqsFeed
 from duecourse_local.harness.intrinsics import Addresses
 from duecourse_local.harness.options import Precision
+from duecourse_local.harness.rabbitmq_server import RabbitMq
 from duecourse_local.harness.template import RABBITMQ, Source, Template
 from tests.support.emulator import emulator
 from tests.support.harness import Probes, probes

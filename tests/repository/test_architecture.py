@@ -143,12 +143,12 @@ MAY_USE = {
 
 CATCH_ALLS = {
     "layers/core/duecourse/ringing/listener.py": 1,
+    "layers/core/duecourse/running/batches.py": 2,
     "layers/core/duecourse/running/event_loop.py": 3,
-    "layers/core/duecourse/running/threads.py": 2,
     "layers/core/duecourse/running/run.py": 2,
-    "layers/core/duecourse/running/targets.py": 1,
+    "layers/core/duecourse/running/hand_over.py": 1,
     "local/duecourse_local/harness/stack.py": 1,
-    "local/duecourse_local/harness/threads.py": 1,
+    "local/duecourse_local/harness/function_threads.py": 1,
 }
 """Where any exception at all is stopped: around a handler and a piece of a drain; where a thread hands over its own.
 
@@ -226,7 +226,7 @@ def test_every_failure_is_stopped_in_few_places() -> None:
 
 
 UNSEALED = {
-    "layers/core/duecourse/reminders/occurrences.py",
+    "layers/core/duecourse/reminders/occurrence_updates.py",
     "layers/core/duecourse/reminders/verbs.py",
 }
 """Files whose tasks hold a time alone, and so no credential."""

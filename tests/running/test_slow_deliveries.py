@@ -16,7 +16,7 @@ from duecourse.ledger.operation_types import MAX_ADD
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Settlement, Status, Task
 from duecourse.running.drain import Drainer, Limits
-from duecourse.running.targets import MAX_TASKS
+from duecourse.running.hand_over import MAX_TASKS
 from duecourse.running.task_event import decode_tasks
 from duecourse.running.threads import Threads
 from duecourse.running.work import Worker

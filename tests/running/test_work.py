@@ -355,6 +355,14 @@ def test_a_usual_time_grows_at_once_and_falls_slowly() -> None:
     assert (times.of("a"), times.of(f"k{MOST_KINDS - 1}")) == (0, 1)
 
 
+def test_a_usual_time_that_rises_by_a_part_forgets_a_single_long_run() -> None:
+    times = RunTimes(rise=8)
+    for ms in (80, 880, 80):
+        times.note("a", ms)
+    assert times.of("a") == 80 + 100 - 100 / 8
+    assert (times.of("b"), times.of("b", unknown=5)) == (0, 5)
+
+
 def test_a_function_with_little_time_begins_what_it_has_threads_for(ledger: EmbeddedLedger) -> None:
     assert work(ledger, lambda _task: None, handed(ledger, "a"), remaining_ms=500)["done"] == 1
 

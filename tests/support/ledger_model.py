@@ -20,7 +20,7 @@ from duecourse.ledger.task import (
     Task,
     Trigger,
 )
-from duecourse.running.targets import MAX_TASKS
+from duecourse.running.hand_over import MAX_TASKS
 from tests.support.clock import HandClock
 
 R, S = Reply, Status

@@ -44,9 +44,9 @@ from duecourse.queues.verbs import Queues
 from duecourse.reminders.send import Letter, Message, ReminderKind, Sender, Write
 from duecourse.ringing.warming import UsageRecorder, Warmer, Warming
 from duecourse.running.drain import Drainer, Limits
+from duecourse.running.hand_over import INLINE, Targets
 from duecourse.running.leases import Leases
 from duecourse.running.run import AsyncKind, Elsewhere, Kind, Runner, RunTimes
-from duecourse.running.targets import INLINE, Targets
 from duecourse.running.task_event import Invoker, Publisher, Send
 from duecourse.running.threads import Threads
 from duecourse.running.work import Worker
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from duecourse.guard.cipher import AesGcm
     from duecourse.guard.sms_numbers import Numbers
     from duecourse.ledger.operations.ledger import Ledger
-    from duecourse.reminders.occurrences import Occurrences
+    from duecourse.reminders.occurrence_updates import Occurrences
     from duecourse.reminders.one_off import OneOffReminders
     from duecourse.reminders.verbs import Reminders
     from duecourse.ringing.tick import ShardDrainer, Sweeper
@@ -572,7 +572,7 @@ class App(ExternalParts):
         return Sweeper(self.ledger, drainer, retention, self.settings.margin_ms)
 
     def worker(
-        self, runner: Runner, remaining_ms: Callable[[], int], parallel: int | None = None, invocation: str = ""
+        self, runner: Runner, remaining_ms: Callable[[], int], at_once: int | None = None, invocation: str = ""
     ) -> Worker:
         """Worker of the tasks that one invocation handed to this function."""
         return Worker(
@@ -580,7 +580,7 @@ class App(ExternalParts):
             runner,
             self.threads,
             remaining_ms,
-            parallel=parallel,
+            at_once=at_once,
             invocation=invocation,
             times=self.run_times,
         )
@@ -695,7 +695,7 @@ class App(ExternalParts):
     @lazy
     def occurrences(self) -> "Occurrences":
         """Updates of the occurrences of recurring reminders."""
-        from duecourse.reminders.occurrences import Occurrences
+        from duecourse.reminders.occurrence_updates import Occurrences
 
         return Occurrences(self.ledger, self.calendar, self.one_off_reminders)
 

@@ -12,7 +12,7 @@ from urllib3.exceptions import HTTPError
 from duecourse.api.authorization import Role
 
 from ..errors import HarnessError
-from ..harness.aws import access
+from ..harness.aws import authorizer
 from ..harness.aws.account import REGION
 from .api import URN, Document, Query, RequestRejected, Unavailable
 from .target import LedgerTarget
@@ -109,13 +109,13 @@ class RemoteApi:
 
 def stack_api(up: Mapping[str, Any], target: LedgerTarget) -> RemoteApi:
     """The API of the stack that is up, with the proof of identity that it demands."""
-    auth, url = up.get("auth", access.Auth.NONE), str(up["api"])
-    if auth == access.Auth.JWT:
-        token = target.token or access.tokens(target.folder).issue("command", "", [Role.OPERATOR], LIFETIME_S)
+    auth, url = up.get("auth", authorizer.Auth.NONE), str(up["api"])
+    if auth == authorizer.Auth.JWT:
+        token = target.token or authorizer.tokens(target.folder).issue("command", "", [Role.OPERATOR], LIFETIME_S)
         return RemoteApi(url, token, target.tenant)
-    if auth == access.Auth.IAM:
+    if auth == authorizer.Auth.IAM:
         names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-        issued = access.signatures(target.folder).issue(str(Role.OPERATOR))
+        issued = authorizer.signatures(target.folder).issue(str(Role.OPERATOR))
         return RemoteApi(url, None, target.tenant, dict(zip(names, issued, strict=True)) | {"AWS_REGION": REGION})
     return RemoteApi(url, target.token, target.tenant, {})
 

@@ -14,7 +14,7 @@ from duecourse.ledger.task_log_lines import LOGGER
 
 from ..harness import state
 from ..harness.addresses import MAX_PORT
-from ..harness.aws.access import Auth
+from ..harness.aws.authorizer import Auth
 from ..harness.guard import NAME
 from ..harness.options import Clock, Egress, Options, Precision, Secrets
 from ..project.place import here

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ..project import bundle
-from .aws.access import Auth
+from .aws.authorizer import Auth
 
 LOOPBACK = "localhost,127.0.0.0/8,::1"
 """Destinations on this machine, as exceptions for the template's parameter EgressAllow."""

@@ -15,7 +15,7 @@ from .addresses import SCHEMES
 from .aws import emulator as aws_emulator
 from .aws.invocation import Answer, Invocation
 from .options import Options
-from .services import Services
+from .stack_parts import Services
 
 T = TypeVar("T")
 

@@ -18,6 +18,8 @@ PINS = {
 """The pin of each peer in Python: each has a venv of its own, for they want different clients of Redis."""
 BULLMQ = ("bullmq@6.7.0", "ioredis@5.11.1")
 """BullMQ, and the client of Redis that it is developed with."""
+INSTALLATION_S = 180
+"""npm asks again for minutes, without a word, where no registry answers."""
 
 Say = Callable[[str], object]
 
@@ -34,7 +36,8 @@ def bullmq(say: Say) -> tuple[str, ...]:
     ready = NODE / ".ready"
     if not ready.exists() or ready.read_text() != str(BULLMQ):
         NODE.mkdir(parents=True, exist_ok=True)
-        install = [npm, "install", "--prefix", str(NODE), "--no-audit", "--no-fund", "--silent", *BULLMQ]
+        quick = ["--no-audit", "--no-fund", "--fetch-timeout=20000", "--fetch-retries=1", "--loglevel=error"]
+        install = [npm, "install", "--prefix", str(NODE), *quick, *BULLMQ]
         _run(say, " and ".join(BULLMQ), install)
         ready.write_text(str(BULLMQ))
     return (node, str(HERE / "bullmq.mjs"), str(NODE))
@@ -66,7 +69,12 @@ def _node() -> list[str]:
 
 
 def _run(say: Say, what: str, command: list[str]) -> None:
-    say(f"installing {what} into {FOLDER.name} …")
-    done = subprocess.run(command, cwd=FOLDER.parent, capture_output=True, text=True, check=False)
+    say(f"installing {what} into {FOLDER.name}, {INSTALLATION_S} s at most …")
+    try:
+        done = subprocess.run(
+            command, cwd=FOLDER.parent, capture_output=True, text=True, check=False, timeout=INSTALLATION_S
+        )
+    except subprocess.TimeoutExpired:
+        raise Lacking(f"{what} was not installed within {INSTALLATION_S} s: is the registry in reach?") from None
     if done.returncode:
         raise Lacking(f"{what} cannot be installed: {(done.stderr or done.stdout).strip()[-300:]}")

@@ -14,8 +14,8 @@ The router of a new room belongs to the list in `duecourse/routes.py`.
 
 Then its row in `tests/support/routes_and_roles.py`, its path in `template.yaml` (DefinitionBody) and in
 `tests/template/test_policies.py`, and saved events good and bad (`tests/api/test_http_saved_requests.py`). The same
-verb in `client/` has a Pair in `tests/client/test_http_as_client.py`. Write its row in `docs/reference/http-api.md`,
-and run `make reference`.
+verb in `client/` has a Pair in `tests/client/test_http_as_client.py`; a route without one is in OVER_HTTP_ALONE there.
+Write its row in `docs/reference/http-api.md`, and run `make reference`.
 """
 
 import base64

@@ -9,7 +9,7 @@ from duecourse.api.fields import read, read_both
 from duecourse.app import PROCESS, App
 from duecourse.base.json_text import Json
 from duecourse.base.value_classes import brief, value
-from duecourse.client.settings import ClientSettings, read_settings
+from duecourse.client.keyword_settings import ClientSettings, read_settings
 from duecourse.client.typed_dicts import (
     AddFields,
     BackfillFields,
@@ -34,7 +34,7 @@ from duecourse.ledger.operation_types import Move
 from duecourse.ledger.queue import QueueStatus
 from duecourse.ledger.reminder import Made, Moved, ReminderStatus, Shown
 from duecourse.ledger.schedule import ScheduleStatus, Upcoming
-from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, AddResult, Item, Span, Status, Task
+from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, AddResult, Item, NewTask, Span, Status, Task
 from duecourse.ledger.timeline import Why
 from duecourse.queries.http import AskQuery, QueryKey
 from duecourse.queries.verbs import Queries
@@ -94,6 +94,7 @@ class AppHandle:
         self.app = app
         self._give_back = give_back
         self._is_open = True
+        self._tasks: Tasks | None = None
 
     @property
     def _open(self) -> App:
@@ -104,7 +105,10 @@ class AppHandle:
     @property
     def tasks(self) -> Tasks:
         """The verbs on tasks. Raises ClientClosed, as each of these does."""
-        return self._open.tasks.with_source(SOURCE)
+        app = self._open
+        if self._tasks is None:
+            self._tasks = app.tasks.with_source(SOURCE)
+        return self._tasks
 
     @property
     def waiting(self) -> CompletionWaiter:
@@ -407,6 +411,10 @@ class Client:
         An omitted id is generated, so two calls add two tasks.
         """
         return self._app_handle.tasks.add(read_task({"kind": kind, "payload": payload, **fields}, self._tenant, SOURCE))
+
+    def _add_each(self, tasks: Sequence[NewTask]) -> Sequence[Item]:
+        """For each task what `add` answers or raises; tasks of coroutines, for AsyncClient."""
+        return self._app_handle.tasks.add_each(tasks)
 
     def add_many(self, tasks: Sequence[TaskFields]) -> Sequence[Item]:
         """Schedule up to 1,000 tasks at once; a wrong field rejects all of them.

@@ -131,6 +131,10 @@ def answered(ask: Callable[[], T]) -> T | Away:
 
 MAX_ADD = 1_000
 """The most tasks one add takes to one shard."""
+MAX_SHARED = 200
+"""The most tasks of separate coroutines in one script, which is done for all of them or for none."""
+MAX_SHARED_BYTES = 1_000_000
+"""Most bytes that the adds of several callers have together: a larger one goes by itself."""
 
 
 class Reply(StrEnum):
@@ -163,15 +167,20 @@ class Reply(StrEnum):
 
 
 class AddReply(NamedTuple):
-    """The answer to one added task; `task` is its record where `echo` asked for it.
+    """The answer to one added task; `read` makes a task of its record, where `echo` asked for that and it has the id.
 
     `wait_ms` is how long the tenant is to wait where its adds are over their quota.
     """
 
     id: str
     reply: Reply
-    task: Task | None = None
+    read: Callable[[], Task] | None = None
     wait_ms: int = 0
+
+    @property
+    def task(self) -> Task | None:
+        """The task that now has the id; None for a rejected one, and without `echo`. Raises TaskDamaged."""
+        return self.read() if self.read else None
 
 
 QUOTAS = {

@@ -59,6 +59,10 @@ class ServerTime:
         """The server's time at which a caller that waits `for_ms` from now has certainly given up."""
         return int(monotonic() + self._ahead + for_ms + MARGIN_MS)
 
+    def now(self) -> int:
+        """The server's time; at most a round trip ahead, unless its clock was set."""
+        return int(monotonic() + self._ahead)
+
     def observe(self, sent: float, answer: Any) -> None:
         """Follow the server's clock, by an answer that begins with the time, as most scripts' do."""
         if type(answer) is list and answer and type(answer[0]) is int and answer[0] > EPOCH_MS:
@@ -261,6 +265,10 @@ class Scripts:
         """Answer of one script; with `replicas`, once so many have its writes."""
         answer = self.call(lambda: self._send(load(name), request, replicas), again=name not in ONCE)
         return check_version(answer) if isinstance(answer, int) else answer
+
+    def now(self, key: str) -> int:
+        """Time of the server that has a key, by its last answers; asked for where that is not known."""
+        return self.call(lambda: self._time_at((1, (key,))).now())
 
     def confirm(self, key: str, replicas: int) -> None:
         """Return once so many replicas have all that was written to the server of this hash until now."""

@@ -16,9 +16,10 @@ from duecourse.ledger.operation_types import MAX_CLAIM, Away, Claim, Lease, Sett
 from duecourse.ledger.queue import MAX_PRIORITY
 from duecourse.ledger.schedule import StoredSchedule
 from duecourse.ledger.task import Settlement, Shard, Trigger
+from duecourse.running.batches import LOOK_AGAIN_S, NO_DISPLAY, Finished, LeaseDisplay, WorkBatches
+from duecourse.running.hand_over import MAX_TASKS, Targets
 from duecourse.running.run import Runner, release
-from duecourse.running.targets import MAX_TASKS, Targets
-from duecourse.running.threads import LOOK_AGAIN_S, NO_DISPLAY, Finished, LeaseDisplay, Threads, WorkBatches
+from duecourse.running.threads import Threads
 
 if TYPE_CHECKING:
     from duecourse.ledger.operations.ledger import Ledger

@@ -123,19 +123,21 @@ class Schedules:
         """
         wanted = replace(schedule, by=self._by, added_by=self._mark or schedule.added_by)
         for _ in range(TRIES):
-            now = self._ledger.now()
-            starting = self.checked(wanted, now)
-            progress = self._first(schedule, starting, now)
+            now = self._ledger.now_by_answers(schedule.queue, schedule.id)
+            starting, progress = self._begun(wanted, now)
             put, at = self._ledger.put_schedule(starting, progress, at=now)
             if put is not Put.CONFLICT:
                 break
-        else:  # the clock was put back each time
+        else:  # the clock was set each time
             raise StoreUnavailable
         if put is Put.CREATED:
-            upcoming = self._upcoming(starting, progress, at, SHOWN)
-            return ScheduleStatus(
-                starting, progress, at, tuple(upcoming), (), why(starting, progress, Throttle(now=at))
-            ), True
+            # Few callers look at the times that come: they are computed for those alone.
+            later = {
+                "upcoming": lambda: tuple(self._upcoming(starting, progress, at, SHOWN)),
+                "why": lambda: why(starting, progress, Throttle(now=at)),
+            }
+            known = {"schedule": starting, "progress": progress, "created_at": at, "recent": ()}
+            return ScheduleStatus.deferred(later, **known), True
         stored = self._read_stored(schedule.queue, schedule.id, schedule.tenant)
         is_own = bool(starting.added_by) and stored.schedule.added_by == starting.added_by
         if is_own or self.is_same(schedule, stored.schedule):
@@ -159,8 +161,7 @@ class Schedules:
 
     def _put_new(self, schedule: Schedule) -> Put | None:
         now = self._ledger.now()
-        starting = self.checked(replace(schedule, by=self._by), now)
-        put, _ = self._ledger.put_schedule(starting, self._first(schedule, starting, now), at=now)
+        put, _ = self._ledger.put_schedule(*self._begun(replace(schedule, by=self._by), now), at=now)
         return put if put is Put.CREATED else None
 
     def _put_over(self, stored: StoredSchedule, schedule: Schedule) -> Put | None:
@@ -381,10 +382,9 @@ class Schedules:
 
     def checked(self, schedule: Schedule, start: int) -> Schedule:
         """The schedule with its kind's default deadline, and with a start: its own, or `start`. Raises InvalidInput."""
-        is_open = schedule.rule.starts_at == AT_ADD
-        starting = replace(schedule, rule=schedule.rule.starting(start), starts_at_add=is_open)
-        self._calendar.check(starting.rule)
-        return self._prepared(starting)
+        rule = schedule.rule.starting(start)
+        self._calendar.check(rule)
+        return self._prepared(replace(schedule, rule=rule, starts_at_add=schedule.rule.starts_at == AT_ADD))
 
     def _prepared(self, schedule: Schedule) -> Schedule:
         """The schedule with its kind's default deadline. Raises InvalidInput where its occurrences cannot be added."""
@@ -393,11 +393,15 @@ class Schedules:
         if is_url(schedule.notify) and hidden_in_address(Notify.of(schedule.notify).address):
             raise InvalidInput([FieldError("notify_done.url", CREDENTIALS_IN_ADDRESS)])
         task = self._prepare(schedule.occurrence(schedule.rule.starts_at, schedule.rule.starts_at))
-        return replace(schedule, deadline_ms=task.deadline_ms)
+        is_same = task.deadline_ms == schedule.deadline_ms
+        return schedule if is_same else replace(schedule, deadline_ms=task.deadline_ms)
 
-    def _first(self, asked: Schedule, starting: Schedule, now: int) -> Progress:
-        """Progress of a new schedule. A schedule that starts at its add fires first after its first interval."""
-        return self._planner.begun(starting, Progress(), now + 1 if asked.rule.starts_at == AT_ADD else now)
+    def _begun(self, asked: Schedule, now: int) -> tuple[Schedule, Progress]:
+        """A new schedule as `checked`, and its progress. One that starts at its add fires after its first interval."""
+        rule, is_open = asked.rule.starting(now), asked.rule.starts_at == AT_ADD
+        nominal = self._calendar.first(rule, max(rule.starts_at, now + is_open))
+        starting = self._prepared(replace(asked, rule=rule, starts_at_add=is_open))
+        return starting, self._planner.first(starting, nominal)
 
     def _absent(self, queue: str, id: str, tenant: str) -> TaskNotFound:
         near = nearest(id, self._ledger.schedule_ids(queue, tenant))

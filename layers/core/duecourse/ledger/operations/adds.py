@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 from duecourse.base.batches import SharedCalls, in_steps
-from duecourse.errors import Part, PartlyAdded, StoreFull, StoreMisused, StoreUnavailable
+from duecourse.errors import DuecourseError, Part, PartlyAdded, StoreFull, StoreMisused, StoreUnavailable
 from duecourse.ledger import script_codec
-from duecourse.ledger.operation_types import MAX_ADD, AddReply, Reply, UniqueCondition, check_count
+from duecourse.ledger.operation_types import MAX_ADD, MAX_SHARED_BYTES, AddReply, Reply, UniqueCondition, check_count
 from duecourse.ledger.operations.base import LedgerBase, ScriptRunner
 from duecourse.ledger.record import (
     CALL,
@@ -20,8 +21,6 @@ from duecourse.ledger.script_codec import Argument, PackedTask, unpack_add_repli
 from duecourse.ledger.sharding import by_shard
 from duecourse.ledger.task import NewTask, Shard
 
-MAX_SHARED_BYTES = 1_000_000
-"""Most bytes that the adds of several threads have together: a larger one goes by itself."""
 THERE = frozenset({Reply.CREATED, Reply.KEPT, Reply.REPLACED, Reply.DEBOUNCED})
 """Replies to an add that need not be sent again."""
 PIECE_AHEAD = 200
@@ -37,6 +36,7 @@ class _AddTerms(NamedTuple):
     since: int
 
 
+_EACH = _AddTerms(echo=1, unique="", since=0)
 PackedBatch: TypeAlias = Callable[[], list[PackedTask]]
 """Tasks of one script, packed when they are first asked for: a repeat sends the same bytes."""
 
@@ -76,14 +76,39 @@ class AddOperations(LedgerBase):
         if not tasks:
             return []
         group, since = (f"{tasks[0].tenant}/{unique.group}", unique.since) if unique else ("", since)
-        terms = _AddTerms(int(echo), group, since)
-        if len(tasks) == 1 and not unique and not tasks[0].apart:
-            answers = [self._add_one(tasks[0], terms, mark)]
-        else:
-            answers = self._add_many(tasks, terms, mark)
+        answers = self._add(tasks, _AddTerms(int(echo), group, since), mark)
         if self._log:
             self._log.added(tasks, answers)
         return answers
+
+    def add_each(self, tasks: Sequence[NewTask]) -> list[AddReply | DuecourseError]:
+        """Schedule tasks of separate callers: for each the answer of an echoed `add` of its own, or that one's error.
+
+        They are at most MAX_SHARED, of at most MAX_SHARED_BYTES or only one, and those of a shard share a script.
+        """
+        found: dict[int, AddReply | DuecourseError] = {}
+        for chosen in by_shard([self._sharding.of(task.queue, task.id, task.group) for task in tasks]).values():
+            try:
+                found |= zip(chosen, self._add([tasks[i] for i in chosen], _EACH, b""), strict=True)
+            except StoreUnavailable as error:
+                found |= {i: copy(error) for i in chosen}
+            except DuecourseError:  # of one of them, whichever it is
+                found |= {i: self._add_alone(tasks[i]) for i in chosen}
+        for i, reply in found.items():
+            if self._log and isinstance(reply, AddReply):
+                self._log.added([tasks[i]], [reply])
+        return [found[i] for i in range(len(tasks))]
+
+    def _add_alone(self, task: NewTask) -> AddReply | DuecourseError:
+        try:
+            return self._add_one(task, _EACH, b"")
+        except DuecourseError as error:
+            return error
+
+    def _add(self, tasks: Sequence[NewTask], terms: _AddTerms, mark: bytes) -> list[AddReply]:
+        if len(tasks) == 1 and not terms.unique and not tasks[0].apart:
+            return [self._add_one(tasks[0], terms, mark)]
+        return self._add_many(tasks, terms, mark)
 
     def _add_one(self, task: NewTask, terms: _AddTerms, mark: bytes) -> AddReply:
         # Packed before it is shared: a task that does not fit into a record is this caller's error alone.

@@ -18,7 +18,8 @@ from ..errors import HarnessError
 from ..project.bundle import SCHEDULES
 from . import redis_server
 from .addresses import SCHEMES, check_free, listen, url_of, without_password
-from .aws import access, emulator, secrets
+from .asgi_server import serve
+from .aws import authorizer, emulator, secrets
 from .aws import emulator as aws_emulator
 from .aws.emulator import deliverer
 from .aws.events import ON_EXPIRED, first_events
@@ -30,13 +31,12 @@ from .aws.sources import Feeds
 from .bridge import BridgeProcess, ThreadBridge
 from .children import stop
 from .environment import AMQP, EGRESS_ALLOW, SEAL_KEY, TARGETS, TENANT_FROM, Environment, host_settings, with_packages
+from .function_processes import Pool, ProcessRules, StartLimit
+from .functions_in_process import SharedProcess
 from .guard import Guard
 from .intrinsics import Addresses
 from .logs import Logs
 from .options import LOOPBACK, Clock, Egress, Options, Precision, Secrets
-from .processes import Pool, ProcessRules, StartLimit
-from .serving import serve
-from .shared_process import SharedProcess
 from .state import StateFolder
 from .template import Function, Template
 
@@ -82,7 +82,7 @@ class Services:
         moved = self._shared.clock(self.functions, self.schedules, self._say) if self._shared else []
         await serve(lambda_api(self.functions, *moved), invokes, guard, parts)
         self._say("lambda", self.lambda_url)
-        authorize = access.authorizer(self._options.auth, self._state.path)
+        authorize = authorizer.authorizer(self._options.auth, self._state.path)
         gateway = http_api(Routes(self.described), self.functions, authorize, self._logs.of("api"))
         await serve(gateway, api, guard, parts)
         self._say("api", self.api)
@@ -119,17 +119,17 @@ class Services:
             found = settings.parse(given)
         except InvalidSettings as error:
             raise HarnessError(str(error)) from error
-        if found.tenant_from and self._options.auth == access.Auth.NONE:
+        if found.tenant_from and self._options.auth == authorizer.Auth.NONE:
             raise HarnessError(
                 f"{TENANT_FROM} needs --auth iam or --auth jwt, without which no caller is known: give one to `up`, "
                 "or unset the variable"
             )
-        if found.tenant_header and self._options.auth != access.Auth.NONE:
+        if found.tenant_header and self._options.auth != authorizer.Auth.NONE:
             raise HarnessError(
                 f"DUECOURSE_TENANT_HEADER is set, but with --auth {self._options.auth} each caller proves its tenant: "
                 "leave one of them out"
             )
-        if given.get(TENANT_FROM) == "" and self._options.auth != access.Auth.NONE:
+        if given.get(TENANT_FROM) == "" and self._options.auth != authorizer.Auth.NONE:
             raise HarnessError(
                 f"{TENANT_FROM} is empty, which turns tenants and roles off: "
                 f"with --auth {self._options.auth}, give it a rule, or unset it"
@@ -230,7 +230,7 @@ class Services:
 
     async def _make_functions(self) -> None:
         options = self._options
-        parameters = {**self._secrets_named(), **options.given(), **access.parameters(options.auth)}
+        parameters = {**self._secrets_named(), **options.given(), **authorizer.parameters(options.auth)}
         self._template = Template(options.template, Addresses(self.api, self.aws, self.store), parameters)
         self.described = await with_packages(self._template.functions, options.packages, options.progress)
         overrides = options.linger() | self._settings_overrides()
