@@ -87,8 +87,10 @@ MAY_IMPORT = {
     },
     "guard": {"base", "errors", "ledger", "version"},
     "task_handlers": {"app", "base", "errors", "ledger", "running"},
+    "in_place": {"api", "app", "ledger", "routes"},
     "ledger": {"base", "errors"},
     "open_ledger": {"base", "errors", "ledger", "services", "settings"},
+    "page": {"api", "client", "errors", "in_place", "ledger", "version"},
     "queries": {"api", "base", "calls", "errors", "guard", "ledger", "tasks"},
     "queues": {"api", "base", "errors", "guard", "ledger", "tasks"},
     "reminders": {"api", "base", "errors", "guard", "ledger", "schedules", "tasks"},
@@ -128,6 +130,7 @@ MAY_USE = {
     "client": {"pydantic"},
     "guard": {"cryptography", "jmespath", "phonenumbers", "urllib3"},
     "ledger": {"hiredis", "lua_linker", "lupa", "plyvel", "redis", "sortedcontainers", "typing_extensions"},
+    "page": {"starlette"},
     "queries": {"aws_lambda_powertools", "pydantic", "typing_extensions"},
     "queues": {"aws_lambda_powertools", "pydantic", "pydantic_core", "typing_extensions"},
     "reminders": {"aws_lambda_powertools", "jinja2", "markupsafe", "pydantic", "typing_extensions"},
@@ -142,6 +145,7 @@ MAY_USE = {
 """Which libraries each part may import; a part that is not here has none."""
 
 CATCH_ALLS = {
+    "layers/core/duecourse/page/server.py": 1,
     "layers/core/duecourse/ringing/listener.py": 1,
     "layers/core/duecourse/running/batches.py": 2,
     "layers/core/duecourse/running/event_loop.py": 3,
@@ -154,7 +158,8 @@ CATCH_ALLS = {
 
 Nobody waits for the thread that listens, so its errors are logged and end its subscription. A handler and a piece of a
 drain run on a thread or on the event loop, each in a place of its own. The loop hands the errors of a run to the thread
-that waits for it, and goes on after an exit that a handler's own task asks for."""
+that waits for it, and goes on after an exit that a handler's own task asks for. A request of the page waits for a
+thread of its own."""
 
 LIGHT = (
     "duecourse",

@@ -8,6 +8,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestUnsupportedContentType, RequestValidationError
 
 from duecourse.api import problems, router
+from duecourse.api.authorization import Principal
 from duecourse.api.fields import field_errors
 from duecourse.api.gateways import read_request
 from duecourse.api.idempotency import idempotent
@@ -54,8 +55,8 @@ def translate(error: Exception) -> Exception:
 api.exception_handler(Exception)(reject)
 
 
-def serve(app: App, event: Json, context: Any, source: str = "") -> dict[str, Any]:
-    """Answer one request with this App; `source` is for one that did not come by HTTP.
+def serve(app: App, event: Json, context: Any, local: Principal | None = None) -> dict[str, Any]:
+    """Answer one request with this App; `local` is the caller of one that did not come by HTTP.
 
     Raises InvalidInput for an event that is no request of API Gateway, a function URL or a load balancer.
     """
@@ -64,7 +65,7 @@ def serve(app: App, event: Json, context: Any, source: str = "") -> dict[str, An
     for part in (path.partition("/")[0], path.rpartition("/")[2]):
         if part in api.later:
             api.include(part)
-    request = Request(app, asked.event, context.get_remaining_time_in_millis, source)
+    request = Request(app, asked.event, context.get_remaining_time_in_millis, local)
     before = SERVED.set(request)
     try:
         # Next: `read_body` (api/request.py), `check` (api/router.py), `idempotent` (api/idempotency.py), then the

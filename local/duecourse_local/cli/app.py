@@ -22,6 +22,7 @@ from .dead import dead, replay
 from .demo import demo
 from .doctor import doctor
 from .maintenance import acl, mend, reshard, rotate
+from .page import page
 from .project import init, new
 from .queues import limits, pause, queues, resume, top
 from .rabbitmq import rabbitmq
@@ -42,7 +43,7 @@ PANELS = {
         up, advance, invoke, events, sent, token, credentials, keyring, signing, demo, rabbitmq,
     ),
     "Tasks and queues, here or deployed": (
-        queues, top, tasks, show, why, dead, add, move, cancel, replay, purge, pause, resume, limits,
+        page, queues, top, tasks, show, why, dead, add, move, cancel, replay, purge, pause, resume, limits,
     ),
     "A worker of your own": (worker,),
     "A ledger in Redis": (doctor, export, reshard, mend, rotate, acl),

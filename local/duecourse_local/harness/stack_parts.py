@@ -17,7 +17,7 @@ from duecourse.errors import InvalidSettings
 from ..errors import HarnessError
 from ..project.bundle import SCHEDULES
 from . import redis_server
-from .addresses import SCHEMES, check_free, listen, url_of, without_password
+from .addresses import SCHEMES, check_free, listen, listen_for_page, url_of, without_password
 from .asgi_server import serve
 from .aws import authorizer, emulator, secrets
 from .aws import emulator as aws_emulator
@@ -72,6 +72,7 @@ class Services:
         api = self._listen(self._options.port, "--port")
         invokes = self._listen(self._options.lambda_port, "--lambda-port")
         self.api, self.lambda_url = url_of(api), url_of(invokes)
+        self.page = await self._serve_page()
         self.store = await self._start_store()
         ours = await self._start_aws()
         await self._make_functions()
@@ -96,6 +97,7 @@ class Services:
         """Addresses of all services, and the processes."""
         pids = {"bridge": self.bridge.pid if self.bridge else None, "redis": self._redis_pid}
         return {
+            "page": self.page,
             "api": self.api,
             "lambda": self.lambda_url,
             "aws": self.aws,
@@ -153,6 +155,16 @@ class Services:
 
     def _listen(self, port: int, option: str) -> socket.socket:
         return self._parts.enter_context(listen(port, option))
+
+    async def _serve_page(self) -> str:
+        """Serve the operators' page, and return its address; "" for none. It waits for the API, which starts later."""
+        if self._options.page is None:
+            return ""
+        sock = self._parts.enter_context(listen_for_page(self._options.page_port, "--page-port"))
+        made = self._options.page(self.api, self._state.path, sock)
+        await serve(made.application, sock, None, self._parts)
+        self._say("page", made.address)
+        return made.address
 
     async def _start_store(self) -> str:
         url, within = redis_server.given_store(self._options.store, self._options.clock), STORE_WITHIN

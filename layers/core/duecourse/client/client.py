@@ -97,7 +97,8 @@ class AppHandle:
         self._tasks: Tasks | None = None
 
     @property
-    def _open(self) -> App:
+    def opened(self) -> App:
+        """The App. Raises ClientClosed."""
         if not self._is_open:
             raise ClientClosed
         return self.app
@@ -105,7 +106,7 @@ class AppHandle:
     @property
     def tasks(self) -> Tasks:
         """The verbs on tasks. Raises ClientClosed, as each of these does."""
-        app = self._open
+        app = self.opened
         if self._tasks is None:
             self._tasks = app.tasks.with_source(SOURCE)
         return self._tasks
@@ -113,32 +114,32 @@ class AppHandle:
     @property
     def waiting(self) -> CompletionWaiter:
         """The verb that waits for a task."""
-        return self._open.waiting
+        return self.opened.waiting
 
     @property
     def queues(self) -> Queues:
         """The verbs on queues."""
-        return self._open.queues
+        return self.opened.queues
 
     @property
     def bulk(self) -> "Ledger":
         """The verb on many tasks."""
-        return self._open.ledger
+        return self.opened.ledger
 
     @property
     def queries(self) -> Queries:
         """The verbs on queries."""
-        return self._open.queries.with_source(SOURCE)
+        return self.opened.queries.with_source(SOURCE)
 
     @property
     def reminders(self) -> Reminders:
         """The verbs on reminders."""
-        return self._open.reminders
+        return self.opened.reminders
 
     @property
     def schedules(self) -> Schedules:
         """The verbs on schedules."""
-        return self._open.schedules
+        return self.opened.schedules
 
     def close(self) -> None:
         """Give the App back, once; from now on each verb raises ClientClosed."""
