@@ -51,7 +51,9 @@ def page(
 
         duecourse page --read-only --store redis://127.0.0.1:6379/0
 
-        duecourse page --port 8000 --no-open --url https://a1b2c3.execute-api.eu-central-1.amazonaws.com
+        duecourse page --port 8000 --no-open
+
+        duecourse page --url https://a1b2c3.execute-api.eu-central-1.amazonaws.com
     """
     _check_installed()
     with until_stopped(), listen_for_page(port, "--port") as sock:
