@@ -88,12 +88,15 @@ def test_a_record_that_cannot_be_read_fails_the_add_of_its_own_id_alone(redis_cl
     assert (good.created, other.created) == (True, True)
 
 
-def test_while_the_store_is_away_each_has_an_error_of_its_own(redis_server: RedisServer) -> None:
-    with redis_server.client() as client:
-        client.flushall()
-    ledger = Ledger(redis.Redis(port=1))
-    with wired_with(settings=Settings(targets=TARGETS), ledger=ledger):
-        found = add_all(LATER, LATER, LATER)
+@pytest.mark.parametrize("targets", [TARGETS, {}])
+def test_while_the_store_is_away_each_has_an_error_of_its_own(targets: dict[str, str]) -> None:
+    """Also where the kinds are asked for there, which without targets are the ledger's."""
+
+    async def use() -> list[Any]:
+        async with AsyncClient("redis://127.0.0.1:1/0", targets=targets) as client:
+            return await asyncio.gather(*(client.add(**LATER) for _ in range(3)), return_exceptions=True)
+
+    found = asyncio.run(use())
     assert {type(one) for one in found} == {errors.StoreUnavailable}
     assert len({id(one) for one in found}) == 3
 

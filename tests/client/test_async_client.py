@@ -116,6 +116,24 @@ def test_a_loop_goes_on_while_a_verb_waits_and_no_more_run_than_there_are_thread
     assert all(name.startswith("duecourse-client") for name in ledger.threads)
 
 
+def test_adds_that_come_while_every_thread_adds_go_together() -> None:
+    async def use(ledger: Slow) -> None:
+        async with AsyncClient.from_env(threads=1) as client:
+            adds = [asyncio.create_task(client.add(**HOOK))]
+            await in_thread(ledger.begun.acquire)
+            for n in range(3):  # each in a turn of its own
+                asked.set(f"waiting {n}")
+                adds.append(asyncio.create_task(client.add(**HOOK)))
+                await in_thread(lambda: None)
+            ledger.may.set()
+            assert {(await one).created for one in adds} == {True}
+
+    ledger = Slow()
+    with wired_with(ledger=ledger):
+        asyncio.run(use(ledger))
+    assert ledger.contexts == ["nobody", "waiting 0"]
+
+
 def test_an_await_that_is_cancelled_leaves_a_client_that_works() -> None:
     async def use(ledger: Slow) -> None:
         async with AsyncClient.from_env(threads=1) as client:

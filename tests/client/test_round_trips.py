@@ -1,5 +1,6 @@
 """Round trips of a client: one for each add, of a schedule too, and few for many adds."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,5 +39,8 @@ def test_an_add_of_a_schedule_is_one_round_trip(client: Client, server: RedisSer
 
 
 def test_a_thousand_adds_at_once_are_a_few_round_trips(client: Client, server: RedisServer) -> None:
-    sent = sent_by(server, lambda: client.add_many([LATER] * MAX_BATCH))  # type: ignore[list-item]
+    added = list[Any]()
+    sent = sent_by(server, lambda: added.extend(client.add_many([LATER] * MAX_BATCH)))  # type: ignore[list-item]
     assert sent == ["EVALSHA"] * (MAX_BATCH // PIECE_AHEAD)
+    ids = {one.task.id for one in added if one.created}
+    assert len([id for id in ids if re.fullmatch(r"[0-9a-f]{24}", id)]) == MAX_BATCH

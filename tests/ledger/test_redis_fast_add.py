@@ -147,7 +147,7 @@ def test_the_short_way_rejects_what_a_wrong_clock_computed_as_the_long_way_does(
     redis_client: redis.Redis, computed_ms: int
 ) -> None:
     def answer(way: str) -> object:
-        ledger = _standing(redis_client, way, STANDING["a task before it"])
+        ledger = _standing(redis_client, way, STANDING["a schedule before it"])
         _, _, reply, _ = _put(ledger, redis_client, _of(way, "schedule"), ledger.now() + NEXT, computed_ms=computed_ms)
         return reply
 

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -229,6 +230,20 @@ def test_a_brokers_url_that_cannot_be_read_is_refused_by_its_option() -> None:
     with pytest.raises(HarnessError, match="--amqp or DUECOURSE_AMQP is not an AMQP URL") as caught:
         RabbitMqFeed(Source(RABBITMQ, "arn", "q", 1, 0, False, 1), url, nobody, print)
     assert "s3cret" not in str(caught.value)
+
+
+def test_looks_at_many_queues_leave_threads_for_other_calls(fed: Fed) -> None:
+    ends = threading.Event()
+
+    async def scene() -> str:
+        looks = [asyncio.ensure_future(asyncio.to_thread(ends.wait)) for _ in range(50)]
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(str, "other"), 30)
+        finally:
+            ends.set()
+            await asyncio.gather(*looks)
+
+    assert fed.stack.stack._wait_for(scene()) == "other"
 
 
 def test_a_look_at_a_queue_waits_for_a_message(tmp_path: Path) -> None:

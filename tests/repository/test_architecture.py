@@ -352,7 +352,8 @@ def test_a_function_that_takes_no_requests_starts_without_pydantic_and_asyncio(n
 def test_the_api_starts_with_the_routes_of_tasks_alone() -> None:
     loaded = imported(["app"], path=str(ROOT / "functions" / "enqueue_http"))["loaded"]
     parts = {name.split(".")[1] for name in loaded if name.startswith("duecourse.") and name.endswith(".http")}
-    assert parts == {"tasks", "running"}
+    assert parts == {"tasks"}
+    assert not {"duecourse.reminders.one_off", "duecourse.ringing.tick"}.intersection(loaded)
 
 
 def test_what_is_heavy_stays_off_the_paths_that_do_not_need_it() -> None:

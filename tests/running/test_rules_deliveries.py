@@ -295,6 +295,14 @@ def test_a_target_that_tasks_wait_for_is_handed_whole_events(
     assert claim(ledger, most=20).tasks == []
 
 
+def test_a_claim_that_makes_many_due_again_hands_over_whole_events(ledger: Ledger) -> None:
+    ledger.add([new(f"t{n}", kind="report") for n in range(200)])
+    first = claim(ledger).tasks
+    assert claim(ledger).aside == 100
+    begin(ledger, *first)
+    assert len(claim(ledger).tasks) == 60
+
+
 def test_the_rest_of_what_waits_is_handed_over_though_it_is_no_whole_event(ledger: Ledger) -> None:
     ledger.add([new(f"t{n}", kind="report") for n in range(23)])
     first = claim(ledger, most=20).tasks

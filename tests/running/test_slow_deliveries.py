@@ -17,9 +17,9 @@ from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Settlement, Status, Task
 from duecourse.running.drain import Drainer, Limits
 from duecourse.running.hand_over import MAX_TASKS
+from duecourse.running.received_tasks import ReceivedTasks
 from duecourse.running.task_event import decode_tasks
 from duecourse.running.threads import Threads
-from duecourse.running.work import Worker
 from tests.support.engine import ample, engine, fire_nothing, targets_of
 from tests.support.ledger import SHARD, new
 from tests.support.matrix import in_turn
@@ -122,7 +122,7 @@ def test_many_tasks_of_a_slow_function_all_run_once_and_few_wait_for_it_at_a_tim
     with engine(stored, kind) as made:
 
         def function(event: Json) -> None:
-            worker, tasks = Worker(stored, made.runner, threads, ample, LEASE_MS), decode_tasks(event)
+            worker, tasks = ReceivedTasks(stored, made.runner, threads, ample, LEASE_MS), decode_tasks(event)
             sizes.append(len(tasks))
             counts.update(worker.work(tasks))
             outstanding.append(unbegun(stored))

@@ -1,5 +1,6 @@
 """The verbs on schedules, in process: added, changed, paused, run, backfilled and shown, on a clock moved by hand."""
 
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -813,4 +814,5 @@ def test_times_of_a_new_schedule_are_computed_when_somebody_looks_at_them(ledger
     with pytest.raises(ValueError, match=f"{START + HOUR} in UTC"):
         str(added.upcoming)
     verbs = Schedules(ledger, Calendar(), lambda task: task)
-    assert verbs.add(replace(asked, id="t"))[0] == verbs.get("default", "t")
+    other, _ = verbs.add(replace(asked, id="t"))
+    assert other == verbs.get("default", "t") == pickle.loads(pickle.dumps(other))  # noqa: S301 - a value of our own

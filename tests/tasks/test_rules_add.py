@@ -2,6 +2,7 @@
 
 import pytest
 
+from duecourse.errors import InvalidInput
 from duecourse.ledger.operation_types import MAX_ADD, AddReply, Reply, Settled, UniqueCondition
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Change, Ending, NewTask, OnDuplicate, RetryPolicy, Shard, Status, Task
@@ -253,3 +254,16 @@ def test_a_group_whose_tasks_have_ended_is_taken_for_who_has_not_seen_them(ledge
     seen = stored_task(ledger).generation
     assert ledger.add([new("b")], unique=UniqueCondition("g", seen - 1)) == []
     assert ledger.add([new("b")], unique=UniqueCondition("g", seen))
+
+
+def test_of_tasks_of_separate_callers_each_has_its_own_reply_or_error(ledger: Ledger) -> None:
+    add(ledger, id="there")
+    asked = [new("a"), new("too long", kind=300 * "k"), new("there", on_duplicate=OnDuplicate.REJECT), new("a")]
+    created, wrong, there, again = ledger.add_each(asked)
+    assert isinstance(wrong, InvalidInput)
+    assert isinstance(created, AddReply)
+    assert (created.reply, created.task) == (Reply.CREATED, stored_task(ledger))
+    assert there == AddReply("there", Reply.SCHEDULED)
+    assert isinstance(again, AddReply)
+    assert (again.reply, again.task) == (Reply.KEPT, stored_task(ledger))
+    assert ledger.add_each([]) == []

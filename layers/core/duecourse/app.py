@@ -46,10 +46,10 @@ from duecourse.ringing.warming import UsageRecorder, Warmer, Warming
 from duecourse.running.drain import Drainer, Limits
 from duecourse.running.hand_over import INLINE, Targets
 from duecourse.running.leases import Leases
+from duecourse.running.received_tasks import ReceivedTasks
 from duecourse.running.run import AsyncKind, Elsewhere, Kind, Runner, RunTimes
 from duecourse.running.task_event import Invoker, Publisher, Send
 from duecourse.running.threads import Threads
-from duecourse.running.work import Worker
 from duecourse.schedules.firing import Firer
 from duecourse.schedules.verbs import Schedules
 from duecourse.settings import BUILT_IN, Settings, check_broker, parse
@@ -571,11 +571,11 @@ class App(ExternalParts):
         retention = Retention(self.settings.retention_ms, self.settings.dead_retention_ms)
         return Sweeper(self.ledger, drainer, retention, self.settings.margin_ms)
 
-    def worker(
+    def received_tasks(
         self, runner: Runner, remaining_ms: Callable[[], int], at_once: int | None = None, invocation: str = ""
-    ) -> Worker:
-        """Worker of the tasks that one invocation handed to this function."""
-        return Worker(
+    ) -> ReceivedTasks:
+        """The tasks that one invocation handed to this function."""
+        return ReceivedTasks(
             self.ledger,
             runner,
             self.threads,

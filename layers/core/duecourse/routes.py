@@ -17,7 +17,6 @@ from duecourse.api.router import Api, check, problem_response
 from duecourse.app import App
 from duecourse.base.json_text import Json
 from duecourse.errors import DuecourseError, InvalidInput
-from duecourse.running import routes as running_routes
 from duecourse.tasks import routes as tasks_routes
 
 api = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
@@ -25,7 +24,8 @@ api.use([check, idempotent])
 log = logging.getLogger("duecourse.enqueue_http")
 
 api.include_router(tasks_routes.router)
-api.include_router(running_routes.router)
+for name in ("begin", "settle", "extend", "save"):
+    api.include_later(name, "duecourse.running.routes")
 for name in ("reminders", "schedules", "queues", "queries"):
     api.include_later(name, f"duecourse.{name}.routes")
 api.include_later("health", router.__name__)
@@ -61,9 +61,10 @@ def serve(app: App, event: Json, context: Any, local: Principal | None = None) -
     Raises InvalidInput for an event that is no request of API Gateway, a function URL or a load balancer.
     """
     asked = read_request(event, app.settings.base_path)
-    first_part = asked.event["rawPath"].lstrip("/").partition("/")[0]
-    if first_part in api.later:
-        api.include(first_part)
+    path = asked.event["rawPath"].lstrip("/")
+    for part in (path.partition("/")[0], path.rpartition("/")[2]):
+        if part in api.later:
+            api.include(part)
     request = Request(app, asked.event, context.get_remaining_time_in_millis, local)
     before = SERVED.set(request)
     try:

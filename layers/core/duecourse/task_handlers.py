@@ -20,10 +20,10 @@ from duecourse.errors import InvalidHandler, LeaseLost, StoreMisused, StoreUnava
 from duecourse.ledger.operation_types import Lease
 from duecourse.ledger.task import Outcome, Span, Task, dump_state, lease_within
 from duecourse.running.event_loop import LOOP
+from duecourse.running.received_tasks import run_messages
 from duecourse.running.run import Runner
 from duecourse.running.task_event import decode_message, decode_tasks
 from duecourse.running.threads import places
-from duecourse.running.work import run_messages
 
 if TYPE_CHECKING:
     from duecourse.ledger.operations.ledger import Ledger
@@ -69,7 +69,7 @@ class TaskHandler(Handler[Answer]):
             with suppress(StoreUnavailable, StoreMisused):  # it warms the function some seconds before one with tasks
                 app.ledger.warmth().get_ready()
         invocation = str(getattr(context, "aws_request_id", ""))
-        return dict(app.worker(runner, left_ms, at_once, invocation).work(tasks))
+        return dict(app.received_tasks(runner, left_ms, at_once, invocation).work(tasks))
 
 
 @overload

@@ -1,6 +1,5 @@
 """Frozen dataclasses: declared, made, altered and shown."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from operator import attrgetter
@@ -43,11 +42,11 @@ class Deferred:
     """
 
     __slots__ = ("_later",)
-    _later: Mapping[str, Callable[[], Any]]
+    _later: object
 
     @classmethod
-    def deferred(cls, later: Mapping[str, Callable[[], Any]], **known: Any) -> Self:
-        """A value whose other fields are `known`; `later` computes those of its names."""
+    def deferred(cls, later: object, **known: Any) -> Self:
+        """A value whose fields are `known`, or are properties of `later`, which computes them."""
         made = cls.__new__(cls)
         made._later = later  # noqa: SLF001 - of its own class
         for name, one in known.items():
@@ -58,7 +57,7 @@ class Deferred:
         # Python asks here for a field that is not set yet.
         if name not in type(self).__dataclass_fields__:  # type: ignore[attr-defined]
             return object.__getattribute__(self, name)  # which raises the usual error
-        computed = self._later[name]()
+        computed = getattr(self._later, name)
         setattr(self, name, computed)
         return computed
 

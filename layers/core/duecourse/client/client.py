@@ -414,7 +414,7 @@ class Client:
         return self._app_handle.tasks.add(read_task({"kind": kind, "payload": payload, **fields}, self._tenant, SOURCE))
 
     def _add_each(self, tasks: Sequence[NewTask]) -> Sequence[Item]:
-        """For each task what `add` answers or raises; tasks of coroutines, for AsyncClient."""
+        """Results of adds of separate coroutines, or their errors, for AsyncClient."""
         return self._app_handle.tasks.add_each(tasks)
 
     def add_many(self, tasks: Sequence[TaskFields]) -> Sequence[Item]:

@@ -243,6 +243,8 @@ class Seals:
 
     def check_task(self, task: NewTask) -> None:
         """Reject a task with credentials, where no key is set. One in the address of its notification counts."""
+        if not task.notify and not is_suspect(task.payload):
+            return
         if hidden := _hidden_in(task):
             raise _rejection("payload", hidden)
         if _has_hidden_address(task):

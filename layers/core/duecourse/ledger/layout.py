@@ -4,8 +4,8 @@ record.py makes Python's structs of it. `lua_linker.py`, beside the package, wri
 `constants` has those names.
 
 To add a field, add it here, in `pack_rest` and `unpack` of record.py, and to Task of task.py. A Task is also made of an
-event, in `running/task_event.py` and `testing/handlers.py`. `_anew` of `running/work.py` makes a NewTask of a Task.
-NewTask says what callers need.
+event, in `running/task_event.py` and `testing/handlers.py`. `_anew` of `running/received_tasks.py` makes a NewTask of a
+Task. NewTask says what callers need.
 
 A new length comes before notify's: NOTIFY_TO ends with the payload's, which stays last. Change each script that has
 `fields.LENGTHS_FORMAT`, and SIZE_AT and `encode` of `tests/support/python_record.py`. For a new length or number of

@@ -360,18 +360,16 @@ class Scripts:
             return self._send(script, request, replicas)
 
     def _run(self, how: str, script: Script, request: Request, replicas: int) -> Any:
-        if script.reads or self.travel:
-            return self._evaluate_once(how, script, (request[0], *request[1]), replicas)
-        server, sent = self._time_at(request), monotonic()
-        answer = self._evaluate_once(how, script, _with_clock(request, server.deadline(ANSWER_MS)), replicas)
-        server.observe(sent, answer)
-        return answer
-
-    def _evaluate_once(self, how: str, script: Script, every: Sequence[Argument], replicas: int) -> Any:
+        server = None if script.reads or self.travel else self._time_at(request)
+        every = _with_clock(request, server.deadline(ANSWER_MS)) if server else (request[0], *request[1])
+        sent = monotonic()
         try:
-            return self._evaluate((how, script.sha, *every), replicas)
+            answer = self._evaluate((how, script.sha, *every), replicas)
         except exceptions.NoScriptError:
-            return self._evaluate((how.replace("SHA", ""), script.text, *every), replicas)
+            answer = self._evaluate((how.replace("SHA", ""), script.text, *every), replicas)
+        if server:
+            server.observe(sent, answer)
+        return answer
 
     def _valid(self, script: Script, request: Request, for_ms: float = ANSWER_MS) -> Sequence[Argument]:
         """A request with the time until which it is valid, where it may change anything by the server's clock."""

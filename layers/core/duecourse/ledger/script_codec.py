@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import repeat
 from struct import Struct
 from typing import Any, NamedTuple, TypeVar
@@ -31,7 +30,6 @@ from duecourse.ledger.record import (
     pack_token,
     stored_id,
     unpack,
-    unpack_sound,
 )
 from duecourse.ledger.task import POLICY, NewTask, OnDuplicate, Settlement, Task, Trigger, cut_by, cut_detail
 
@@ -267,8 +265,8 @@ def unpack_add_replies(packed: Sequence[PackedTask], answer: Any) -> list[AddRep
         zip(packed, codes, records or repeat(b""), strict=False), 1
     ):
         # Few callers look at the task that they have just added: it is read for those alone.
-        read = partial(unpack_sound, task.queue, arguments[0], data, 0, apart.get(place)) if data else None
-        replies.append(AddReply(task.id, REPLIES[code], read, wait_ms))
+        echo = (task.queue, arguments[0], data, apart.get(place)) if data else None
+        replies.append(AddReply(task.id, REPLIES[code], echo, wait_ms))
     return replies
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duecourse.base.hints import nearest
 from duecourse.base.times import MAX_INSTANT, format_instant
@@ -75,6 +75,23 @@ def _runs(_kind: str) -> bool:
     return True
 
 
+class _Outlook(NamedTuple):
+    """Fields of a new schedule's status that few callers look at, computed for those alone."""
+
+    schedule: Schedule
+    progress: Progress
+    now: int
+    times: Callable[[Schedule, Progress, int, int], list[Upcoming]]
+
+    @property
+    def upcoming(self) -> tuple[Upcoming, ...]:
+        return tuple(self.times(self.schedule, self.progress, self.now, SHOWN))
+
+    @property
+    def why(self) -> str:
+        return why(self.schedule, self.progress, Throttle(now=self.now))
+
+
 class Schedules:
     """Operations on schedules.
 
@@ -121,23 +138,18 @@ class Schedules:
         A repeat finds what its first try added, which the second value tells too. Raises InvalidInput, QuotaExceeded,
         ScheduleExists where another schedule has its id, and ChangedSince where it was added since that try.
         """
-        wanted = replace(schedule, by=self._by, added_by=self._mark or schedule.added_by)
+        added_by = self._mark or schedule.added_by
         for _ in range(TRIES):
             now = self._ledger.now_by_answers(schedule.queue, schedule.id)
-            starting, progress = self._begun(wanted, now)
+            starting, progress = self._begun(schedule, now, added_by)
             put, at = self._ledger.put_schedule(starting, progress, at=now)
             if put is not Put.CONFLICT:
                 break
         else:  # the clock was set each time
             raise StoreUnavailable
         if put is Put.CREATED:
-            # Few callers look at the times that come: they are computed for those alone.
-            later = {
-                "upcoming": lambda: tuple(self._upcoming(starting, progress, at, SHOWN)),
-                "why": lambda: why(starting, progress, Throttle(now=at)),
-            }
-            known = {"schedule": starting, "progress": progress, "created_at": at, "recent": ()}
-            return ScheduleStatus.deferred(later, **known), True
+            later = _Outlook(starting, progress, at, self._upcoming)
+            return ScheduleStatus.deferred(later, schedule=starting, progress=progress, created_at=at, recent=()), True
         stored = self._read_stored(schedule.queue, schedule.id, schedule.tenant)
         is_own = bool(starting.added_by) and stored.schedule.added_by == starting.added_by
         if is_own or self.is_same(schedule, stored.schedule):
@@ -161,7 +173,7 @@ class Schedules:
 
     def _put_new(self, schedule: Schedule) -> Put | None:
         now = self._ledger.now()
-        put, _ = self._ledger.put_schedule(*self._begun(replace(schedule, by=self._by), now), at=now)
+        put, _ = self._ledger.put_schedule(*self._begun(schedule, now, schedule.added_by), at=now)
         return put if put is Put.CREATED else None
 
     def _put_over(self, stored: StoredSchedule, schedule: Schedule) -> Put | None:
@@ -396,11 +408,12 @@ class Schedules:
         is_same = task.deadline_ms == schedule.deadline_ms
         return schedule if is_same else replace(schedule, deadline_ms=task.deadline_ms)
 
-    def _begun(self, asked: Schedule, now: int) -> tuple[Schedule, Progress]:
+    def _begun(self, asked: Schedule, now: int, added_by: str) -> tuple[Schedule, Progress]:
         """A new schedule as `checked`, and its progress. One that starts at its add fires after its first interval."""
         rule, is_open = asked.rule.starting(now), asked.rule.starts_at == AT_ADD
         nominal = self._calendar.first(rule, max(rule.starts_at, now + is_open))
-        starting = self._prepared(replace(asked, rule=rule, starts_at_add=is_open))
+        starting = replace(asked, rule=rule, starts_at_add=is_open, by=self._by, added_by=added_by)
+        starting = self._prepared(starting)
         return starting, self._planner.first(starting, nominal)
 
     def _absent(self, queue: str, id: str, tenant: str) -> TaskNotFound:

@@ -402,8 +402,8 @@ class Tasks:
 
 
 def _result(added: AddReply) -> Item:
-    if added.read:  # which a rejection has not
-        return AddResult.deferred({"task": added.read}, created=added.reply is Reply.CREATED)
+    if added.echo:  # which a rejection has not
+        return AddResult.deferred(added, created=added.reply is Reply.CREATED)
     error = rejection(added.reply, added.wait_ms)
     assert error is not None  # noqa: S101 - for the type: there is one where nothing is echoed
     return error

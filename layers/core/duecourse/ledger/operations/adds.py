@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 from duecourse.base.batches import SharedCalls, in_steps
-from duecourse.errors import DuecourseError, Part, PartlyAdded, StoreFull, StoreMisused, StoreUnavailable
+from duecourse.errors import DuecourseError, InvalidInput, Part, PartlyAdded, StoreFull, StoreMisused, StoreUnavailable
 from duecourse.ledger import script_codec
 from duecourse.ledger.operation_types import MAX_ADD, MAX_SHARED_BYTES, AddReply, Reply, UniqueCondition, check_count
 from duecourse.ledger.operations.base import LedgerBase, ScriptRunner
@@ -76,7 +76,11 @@ class AddOperations(LedgerBase):
         if not tasks:
             return []
         group, since = (f"{tasks[0].tenant}/{unique.group}", unique.since) if unique else ("", since)
-        answers = self._add(tasks, _AddTerms(int(echo), group, since), mark)
+        terms = _AddTerms(int(echo), group, since)
+        if len(tasks) == 1 and not unique and not tasks[0].apart:
+            answers = [self._add_one(tasks[0], terms, mark)]
+        else:
+            answers = self._add_many(tasks, terms, mark)
         if self._log:
             self._log.added(tasks, answers)
         return answers
@@ -87,32 +91,33 @@ class AddOperations(LedgerBase):
         They are at most MAX_SHARED, of at most MAX_SHARED_BYTES or only one, and those of a shard share a script.
         """
         found: dict[int, AddReply | DuecourseError] = {}
-        for chosen in by_shard([self._sharding.of(task.queue, task.id, task.group) for task in tasks]).values():
-            try:
-                found |= zip(chosen, self._add([tasks[i] for i in chosen], _EACH, b""), strict=True)
-            except StoreUnavailable as error:
-                found |= {i: copy(error) for i in chosen}
-            except DuecourseError:  # of one of them, whichever it is
-                found |= {i: self._add_alone(tasks[i]) for i in chosen}
+        for shard, chosen in by_shard([self._sharding.of(task.queue, task.id, task.group) for task in tasks]).items():
+            packed: dict[int, PackedTask] = {}
+            for i in chosen:
+                try:
+                    packed[i] = _packed_alone(tasks[i], b"")
+                except InvalidInput as error:
+                    found[i] = error
+            found |= zip(packed, self._send_each(shard, [*packed.values()]), strict=True)
         for i, reply in found.items():
             if self._log and isinstance(reply, AddReply):
                 self._log.added([tasks[i]], [reply])
         return [found[i] for i in range(len(tasks))]
 
-    def _add_alone(self, task: NewTask) -> AddReply | DuecourseError:
+    def _send_each(self, shard: Shard, packed: Sequence[PackedTask]) -> Sequence[AddReply | DuecourseError]:
         try:
-            return self._add_one(task, _EACH, b"")
-        except DuecourseError as error:
-            return error
-
-    def _add(self, tasks: Sequence[NewTask], terms: _AddTerms, mark: bytes) -> list[AddReply]:
-        if len(tasks) == 1 and not terms.unique and not tasks[0].apart:
-            return [self._add_one(tasks[0], terms, mark)]
-        return self._add_many(tasks, terms, mark)
+            if self._registry.max_queues:
+                for tenant in {one.task.tenant for one in packed}:
+                    self._registry.admit(shard, tenant)
+            return in_steps(packed, partial(self._send, shard, _EACH))
+        except StoreUnavailable as error:
+            return [copy(error) for _ in packed]
+        except DuecourseError as error:  # of one of them, whichever it is: each goes alone, with the same bytes
+            return [error] if len(packed) == 1 else [one for each in packed for one in self._send_each(shard, [each])]
 
     def _add_one(self, task: NewTask, terms: _AddTerms, mark: bytes) -> AddReply:
         # Packed before it is shared: a task that does not fit into a record is this caller's error alone.
-        [packed] = _packed([task], mark, range(1))
+        packed = _packed_alone(task, mark)
         shard = self._sharding.of(task.queue, task.id, task.group)
         if self._registry.max_queues:
             self._registry.admit(shard, task.tenant)
@@ -214,6 +219,10 @@ def _request(packed: Sequence[PackedTask], terms: _AddTerms) -> tuple[list[str],
 def _has_twins(tasks: Sequence[NewTask]) -> bool:
     """True if an id occurs twice: the result of the second depends on the first."""
     return len({(task.tenant, task.id) for task in tasks}) < len(tasks)
+
+
+def _packed_alone(task: NewTask, mark: bytes) -> PackedTask:
+    return script_codec.pack_new_task(task, mark or os.urandom(CALL), 0, is_keyed=bool(mark))
 
 
 def _packed(tasks: Sequence[NewTask], mark: bytes, places: Sequence[int]) -> list[PackedTask]:

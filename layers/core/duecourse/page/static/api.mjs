@@ -40,11 +40,20 @@ export async function request(method, path, { query = {}, body, signal } = {}) {
   const once = method !== "GET" && !path.endsWith("/preview") && !body?.dry_run;
   if (method !== "GET") Object.assign(headers, { "X-Duecourse-Page": "1", "Content-Type": "application/json" });
   if (once) headers["Idempotency-Key"] = `"${newKey()}"`;
-  const options = { method, headers, credentials: "same-origin", cache: "no-store", body: body === undefined ? undefined : JSON.stringify(body) };
+  const options = {
+    method,
+    headers,
+    credentials: "same-origin",
+    cache: "no-store",
+    body: body === undefined ? undefined : JSON.stringify(body),
+  };
   const { status, text } = await answered(url, options, signal, once ? 2 : 1);
   const found = parsed(text);
   // A gateway before the API has a 401 of its own, such as for a token that expired: its text says so.
-  if (status === 401) throw gone(found?.type === PAGE_KEY ? NO_KEY : textOf(found) || "The API rejects the credentials of the page's server.");
+  if (status === 401)
+    throw gone(
+      found?.type === PAGE_KEY ? NO_KEY : textOf(found) || "The API rejects the credentials of the page's server.",
+    );
   if (status >= 502 || found === null) throw gone(textOf(found) || `The answer has status ${status}.`);
   if (away.get()) away.set(null);
   if (status >= 400) throw new Problem(status, found);
@@ -55,18 +64,26 @@ async function answered(url, options, signal, tries) {
   const limit = new AbortController();
   const timer = setTimeout(() => limit.abort(), PATIENCE_MS);
   try {
-    const answer = await fetch(url, { ...options, signal: signal ? AbortSignal.any([signal, limit.signal]) : limit.signal });
+    const answer = await fetch(url, {
+      ...options,
+      signal: signal ? AbortSignal.any([signal, limit.signal]) : limit.signal,
+    });
     return { status: answer.status, text: await answer.text() };
   } catch (error) {
     if (signal?.aborted) throw error;
     if (tries > 1) return await answered(url, options, signal, tries - 1);
-    throw gone(limit.signal.aborted ? `There was no answer within ${PATIENCE_MS / 1000} seconds.` : "The page's server does not answer.");
+    throw gone(
+      limit.signal.aborted
+        ? `There was no answer within ${PATIENCE_MS / 1000} seconds.`
+        : "The page's server does not answer.",
+    );
   } finally {
     clearTimeout(timer);
   }
 }
 
-const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+const newKey = () =>
+  [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 export const get = (path, query, signal) => request("GET", path, { query, signal });
 export const post = (path, body, query) => request("POST", path, { body: body ?? {}, query });
@@ -111,6 +128,10 @@ export const reminderPath = (id, verb = "") => `/reminders/${segment(id)}${verb}
 
 /** All queues, page by page; `from` is `get`, or that of a load that repeats. */
 export async function allQueues(from = get) {
-  const { pages: found } = await pages((after) => from("/queues", { after }), (page) => page.next_after, 20);
+  const { pages: found } = await pages(
+    (after) => from("/queues", { after }),
+    (page) => page.next_after,
+    20,
+  );
   return found.flatMap((page) => page.queues);
 }

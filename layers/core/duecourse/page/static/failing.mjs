@@ -14,10 +14,18 @@ export async function failingOf(queue, get) {
   const { tasks, next_cursor: more } = await get("/tasks", { queue, state: "scheduled", limit: LISTED });
   const failed = tasks.filter((task) => task.error && task.attempt > IN_A_ROW);
   if (!failed.length) return null;
-  const worst = failed.reduce((one, other) => (other.attempt / other.max_attempts > one.attempt / one.max_attempts ? other : one));
+  const worst = failed.reduce((one, other) =>
+    other.attempt / other.max_attempts > one.attempt / one.max_attempts ? other : one,
+  );
   // What a row does not show is not kept.
   const { id, attempt, max_attempts, error, due_at } = worst;
-  return { queue, count: failed.length, looked: tasks.length, more: !!more, worst: { id, attempt, max_attempts, error, due_at } };
+  return {
+    queue,
+    count: failed.length,
+    looked: tasks.length,
+    more: !!more,
+    worst: { id, attempt, max_attempts, error, due_at },
+  };
 }
 
 /** Those of the queues with most tasks, of the queues where something ran within the last hour. */
@@ -27,7 +35,16 @@ export async function failing(queues, get) {
   return (await Promise.all(ran.slice(0, LOOKED).map((one) => failingOf(one.queue, get)))).filter(Boolean);
 }
 
-export const Failing = ({ found: { queue, count, looked, more, worst } }) => html`<li class="finding warn">
-  <div class="what"><strong>${number(count)}</strong>${more ? ` of the next ${number(looked)}` : ""} ${count === 1 ? "fails" : "fail"} in <${QueueLink} queue=${queue} />, and ${count === 1 ? "tries" : "try"} again: <span class="error">${worst.error}</span></div>
-  <p>Nearest its end: <${TaskLink} id=${worst.id} queue=${queue} />, attempt ${worst.attempt} of ${worst.max_attempts} at <${Time} at=${worst.due_at} how="both" />. A task whose last attempt fails is dead.</p>
-  <div class="buttons"><a class="button quiet" href=${to(["tasks"], { queue, state: "scheduled" })}>Look</a></div></li>`;
+export const Failing = ({ found: { queue, count, looked, more, worst } }) =>
+  html`<li class="finding warn">
+    <div class="what">
+      <strong>${number(count)}</strong>${more ? ` of the next ${number(looked)}` : ""} ${count === 1 ? "fails" : "fail"}${" "}
+      in <${QueueLink} queue=${queue} />, and ${count === 1 ? "tries" : "try"} again:${" "}
+      <span class="error">${worst.error}</span>
+    </div>
+    <p>
+      Nearest its end: <${TaskLink} id=${worst.id} queue=${queue} />, attempt ${worst.attempt} of ${worst.max_attempts}${" "}
+      at <${Time} at=${worst.due_at} how="both" />. A task whose last attempt fails is dead.
+    </p>
+    <div class="buttons"><a class="button quiet" href=${to(["tasks"], { queue, state: "scheduled" })}>Look</a></div>
+  </li>`;

@@ -39,7 +39,8 @@ export const number = (n) => n.toLocaleString("en");
 
 /** Do something for each item, four at a time, until the signal comes: a browser has six connections. */
 export async function inLanes(items, act, signal) {
-  let next = 0, stopped = false;
+  let next = 0,
+    stopped = false;
   const lane = async () => {
     try {
       while (next < items.length && !signal?.aborted && !stopped) await act(items[next++]);
@@ -57,13 +58,16 @@ export async function inLanes(items, act, signal) {
 const scripts = new Map();
 export function script(file) {
   if (!scripts.has(file)) {
-    scripts.set(file, new Promise((loaded, failed) => {
-      const node = document.createElement("script");
-      node.src = new URL(`static/vendor/${file}`, document.baseURI);
-      node.onload = loaded;
-      node.onerror = () => failed(new Error(`${file} was not loaded`));
-      document.head.append(node);
-    }));
+    scripts.set(
+      file,
+      new Promise((loaded, failed) => {
+        const node = document.createElement("script");
+        node.src = new URL(`static/vendor/${file}`, document.baseURI);
+        node.onload = loaded;
+        node.onerror = () => failed(new Error(`${file} was not loaded`));
+        document.head.append(node);
+      }),
+    );
   }
   return scripts.get(file);
 }

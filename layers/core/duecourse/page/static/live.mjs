@@ -3,7 +3,7 @@
 import { Away, away, get } from "./api.mjs";
 import { useEffect, useRef, useState } from "./lib.mjs";
 
-export const BEAT_MS = 2_000;
+const BEAT_MS = 2_000;
 const resources = new Map();
 /** Requests of loads that repeat: each waits for its beat. */
 let waiting = [];
@@ -43,13 +43,16 @@ export const reloadAll = () => Promise.all([...resources.values()].map((one) => 
 async function refresh(resource, from) {
   waiting = waiting.filter((one) => one.resource !== resource);
   const load = (resource.load = {});
-  const tell = () => { for (const user of [...resource.users]) user(); };
+  const tell = () => {
+    for (const user of [...resource.users]) user();
+  };
   const show = (part) => {
     if (resource.load !== load || (resource.data !== undefined && !resource.partial)) return;
     Object.assign(resource, { data: part, partial: true });
     tell();
   };
-  let data, error = null;
+  let data,
+    error = null;
   try {
     data = await resource.read(from, show);
   } catch (failed) {
@@ -65,9 +68,12 @@ async function refresh(resource, from) {
 }
 
 /** `get` for a load that repeats. */
-const inTurn = (resource) => (...request) => new Promise((answer, failed) => {
-  waiting.push({ resource, start: () => get(...request).then(answer, failed) });
-});
+const inTurn =
+  (resource) =>
+  (...request) =>
+    new Promise((answer, failed) => {
+      waiting.push({ resource, start: () => get(...request).then(answer, failed) });
+    });
 
 async function beat() {
   const now = Date.now();

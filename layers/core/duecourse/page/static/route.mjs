@@ -5,7 +5,10 @@ const BASE = new URL(document.baseURI).pathname;
 
 function read() {
   const path = location.pathname.startsWith(BASE) ? location.pathname.slice(BASE.length) : "";
-  return { parts: path.split("/").filter(Boolean).map(decoded), query: Object.fromEntries(new URLSearchParams(location.search)) };
+  return {
+    parts: path.split("/").filter(Boolean).map(decoded),
+    query: Object.fromEntries(new URLSearchParams(location.search)),
+  };
 }
 
 function decoded(part) {
@@ -41,7 +44,16 @@ export const filter = (changes) => go(to(route.get().parts, { ...route.get().que
 addEventListener("popstate", () => route.set(read()));
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
-  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || link.target) return;
+  if (
+    !link ||
+    event.defaultPrevented ||
+    event.button ||
+    event.metaKey ||
+    event.ctrlKey ||
+    event.shiftKey ||
+    link.target
+  )
+    return;
   const url = new URL(link.href);
   if (url.origin !== location.origin || !url.pathname.startsWith(BASE) || url.hash) return;
   event.preventDefault();

@@ -40,7 +40,8 @@ function fast_add.begin()
     local version, leaving, wake, shards, clock, fence, quotas = unpack(known)
     fence = tonumber(fence or 0)
     local ours = version == fields.VERSION_TEXT and not leaving and not wake and (shards or ARGV[3]) == ARGV[3]
-      and (clock or valid) and not quotas and fence <= (now + AHEAD) * PER_MS and (computed_at == 0 or math.abs(computed_at - now) <= AHEAD)
+      and (clock or valid) and not quotas and fence <= (now + AHEAD) * PER_MS
+      and (computed_at == 0 or math.abs(computed_at - now) <= AHEAD)
     if right and ours and call('HEXISTS', KEYS[1], sid) == 0 then
       local drawn = call('HINCRBY', meta, 'fence', fences.step(fence, now, 1))
       local data = layout.new_record(0, due, now, drawn, 0, rest)

@@ -147,7 +147,7 @@ LOOK_MS = 50
 """Shortest pause between two looks at the time left, while tasks wait."""
 
 
-class Worker:
+class ReceivedTasks:
     """Begins the tasks that one invocation was handed, runs and settles them; their leases are kept alive meanwhile.
 
     `step_ms` is the length of a lease, which is extended while its task runs. `at_once` tasks run at the same time, by
