@@ -1,5 +1,5 @@
 // Requests to the HTTP API through the page's own server, and what becomes of them.
-import { shared } from "./lib.mjs";
+import { isDots, shared } from "./lib.mjs";
 
 const PATIENCE_MS = 15_000;
 const MAX_WAIT_MS = 60_000;
@@ -26,7 +26,18 @@ export class Away extends Error {}
 /** Null while the place answers; otherwise since when it does not, why, and when the page tries again. */
 export const away = shared(null);
 
-export const segment = (text) => encodeURIComponent(text);
+/** A part of a path. Throws Problem for dots alone: a browser takes them for a step up, however they are written. */
+export function segment(text) {
+  if (isDots(text)) throw new Problem(0, { detail: `A browser cannot ask for the name "${text}": use the command.` });
+  return encodeURIComponent(text);
+}
+
+/** A rejection as a value {rejected}: one queue that is gone by now, or cannot be read, hides none of the others. */
+export const orRejection = (answer) =>
+  answer.catch((error) => {
+    if (!(error instanceof Problem)) throw error;
+    return { rejected: error };
+  });
 
 /** One request; `path` begins with a slash. Throws Problem and Away.
  *

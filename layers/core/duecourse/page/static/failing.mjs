@@ -1,4 +1,5 @@
 // Tasks that fail and try again: nothing is dead or late yet, and an operator may want to know before it is.
+import { orRejection } from "./api.mjs";
 import { html, number } from "./lib.mjs";
 import { QueueLink, TaskLink } from "./parts.mjs";
 import { to } from "./route.mjs";
@@ -32,14 +33,14 @@ export async function failingOf(queue, get) {
 export async function failing(queues, get) {
   const ran = queues.filter((one) => one.tasks.scheduled && !one.paused && one.lateness.p50 !== null);
   ran.sort((one, other) => other.tasks.scheduled - one.tasks.scheduled);
-  return (await Promise.all(ran.slice(0, LOOKED).map((one) => failingOf(one.queue, get)))).filter(Boolean);
+  const found = await Promise.all(ran.slice(0, LOOKED).map((one) => orRejection(failingOf(one.queue, get))));
+  return found.filter((one) => one && !one.rejected);
 }
 
 export const Failing = ({ found: { queue, count, looked, more, worst } }) =>
   html`<li class="finding warn">
     <div class="what">
-      <strong>${number(count)}</strong>${more ? ` of the next ${number(looked)}` : ""} ${count === 1 ? "fails" : "fail"}${" "}
-      in <${QueueLink} queue=${queue} />, and ${count === 1 ? "tries" : "try"} again:${" "}
+      <strong>${number(count)}</strong>${more ? ` of the next ${number(looked)}` : ""} ${count === 1 ? "fails" : "fail"} in <${QueueLink} queue=${queue} />, and ${count === 1 ? "tries" : "try"} again:${" "}
       <span class="error">${worst.error}</span>
     </div>
     <p>

@@ -33,6 +33,9 @@ export function useShared(source) {
   return source.get();
 }
 
+/** True for a name that a browser takes for a step within a path. */
+export const isDots = (text) => text === "." || text === "..";
+
 /** "1 task", "2 tasks", "1,234 tasks". */
 export const count = (n, one, many = `${one}s`) => `${number(n)} ${n === 1 ? one : many}`;
 export const number = (n) => n.toLocaleString("en");

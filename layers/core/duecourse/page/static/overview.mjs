@@ -1,5 +1,5 @@
 // The first view: what is wrong, since when, why, and what may be done; then the queues, and what comes.
-import { allQueues, pages, queuePath, taskPath } from "./api.mjs";
+import { allQueues, orRejection, pages, queuePath, taskPath } from "./api.mjs";
 import { Failing, failing, failingOf } from "./failing.mjs";
 import { History } from "./history.mjs";
 import { count, html, number, useState } from "./lib.mjs";
@@ -30,6 +30,8 @@ export async function heldBack(queue, get) {
   return { task: tasks[0], waits: why.waits };
 }
 
+const deadOf = async (queue, get) => get(queuePath(queue, "/dead"), { limit: 10_000 });
+
 /** Causes of late queues, and errors of dead tasks: of the queues that are worst. */
 async function findings(queues, get) {
   const late = queues
@@ -41,13 +43,13 @@ async function findings(queues, get) {
     .sort((one, other) => other.tasks.dead - one.tasks.dead)
     .slice(0, MOST);
   const [causes, deaths, fails] = await Promise.all([
-    Promise.all(late.map(async (one) => [one.queue, await heldBack(one.queue, get)])),
+    Promise.all(late.map(async (one) => [one.queue, await orRejection(heldBack(one.queue, get))])),
     Promise.all(
-      dead.map(async (one) => ({ queue: one.queue, ...(await get(queuePath(one.queue, "/dead"), { limit: 10_000 })) })),
+      dead.map(async (one) => ({ queue: one.queue, ...(await orRejection(deadOf(one.queue, get))) })),
     ),
     failing(queues, get),
   ]);
-  return { causes: Object.fromEntries(causes), deaths, fails };
+  return { causes: new Map(causes.filter(([, cause]) => !cause?.rejected)), deaths, fails };
 }
 
 export function Overview() {
@@ -67,7 +69,7 @@ function Wrong({ queues, found }) {
   const items = [];
   for (const queue of queues) {
     const late = overdueMs(queue) >= LATE_MS,
-      cause = found?.causes[queue.queue];
+      cause = found?.causes.get(queue.queue);
     if (queue.paused || late)
       items.push({
         weight: overdueMs(queue) + (late ? 1e9 : 0),
@@ -90,7 +92,8 @@ function Wrong({ queues, found }) {
       });
   }
   for (const one of found?.deaths ?? []) {
-    for (const group of one.errors.slice(0, MOST))
+    if (one.rejected) items.push({ weight: 2e9, node: html`<${Unread} key=${`unread ${one.queue}`} ...${one} />` });
+    for (const group of one.errors?.slice(0, MOST) ?? [])
       items.push({
         weight: 2e9 + group.count * 1e6,
         node: html`<${DeadGroup}
@@ -155,6 +158,13 @@ const Lapsed = ({ queue }) =>
       A worker died, or took longer than its lease: the task runs again, and an attempt is spent.${" "}
       ${queue.lapsed.at_target ? `${number(queue.lapsed.at_target)} had begun at their target.` : ""}
     </p>
+  </li>`;
+
+/** A queue whose dead tasks could not be read. */
+export const Unread = ({ queue, rejected }) =>
+  html`<li class="finding bad">
+    <div class="what">The dead tasks of <${QueueLink} queue=${queue} /> cannot be read</div>
+    <p>${rejected.message}</p>
   </li>`;
 
 export function DeadGroup({ queue, group, after }) {

@@ -1,5 +1,5 @@
 // Addresses: each view has one, below the base of the page.
-import { shared } from "./lib.mjs";
+import { isDots, shared } from "./lib.mjs";
 
 const BASE = new URL(document.baseURI).pathname;
 
@@ -23,6 +23,7 @@ export const route = shared(read());
 
 /** Address of a view, relative to the base: `to(["tasks", id], {queue})`. */
 export function to(parts, query = {}) {
+  if (parts.some(isDots)) return to(["search"], { q: parts.find(isDots) });
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const search = new URLSearchParams(given).toString();
   return BASE + parts.map(encodeURIComponent).join("/") + (search ? `?${search}` : "");

@@ -102,7 +102,7 @@ export function Schedules({ query }) {
   const queues = useLive("queues", allQueues, 4_000);
   const health = new Map((queues.data ?? []).map((one) => [one.queue, one]));
   const how = query.show ?? "timeline",
-    wide = SPANS[query.span] ? query.span : "24h";
+    wide = Object.hasOwn(SPANS, query.span) ? query.span : "24h";
   const text = (query.find ?? "").toLowerCase();
   return html`<div class="title"><h1>Schedules</h1></div>
     <${Waiting} live=${live}
