@@ -99,7 +99,7 @@ function useTimes(schedules, until) {
 export function Schedules({ query }) {
   useWords();
   const live = useLive("schedules", everySchedule, 15_000);
-  const queues = useLive("queues", allQueues, 4_000);
+  const queues = useLive("queues", allQueues, 15_000);
   const health = new Map((queues.data ?? []).map((one) => [one.queue, one]));
   const how = query.show ?? "timeline",
     wide = Object.hasOwn(SPANS, query.span) ? query.span : "24h";
