@@ -1,5 +1,6 @@
 // Requests to the HTTP API through the page's own server, and what becomes of them.
 import { shared } from "./lib.mjs";
+import { tenant } from "./route.mjs";
 
 const PATIENCE_MS = 15_000;
 const MAX_WAIT_MS = 60_000;
@@ -28,7 +29,7 @@ export const segment = (text) => encodeURIComponent(text);
  * One that changes something has an Idempotency-Key, and is sent once more if no answer came: it is done once. */
 export async function request(method, path, { query = {}, body, signal } = {}) {
   const url = new URL(`api${path}`, document.baseURI);
-  for (const [name, value] of Object.entries(query)) {
+  for (const [name, value] of Object.entries({ tenant: tenant(), ...query })) {
     if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, value);
   }
   const headers = {};
@@ -44,7 +45,9 @@ export async function request(method, path, { query = {}, body, signal } = {}) {
   };
   const { status, text } = await answered(url, options, signal, once ? 2 : 1);
   const found = parsed(text);
-  if (status === 401) throw gone("The key of this page is no longer valid: open the address that the command prints.");
+  if (status === 401 && found?.type?.endsWith(":page-key"))
+    throw gone("The key of this page is no longer valid: open the address that the command prints.");
+  if (status === 401) throw gone(found?.detail || found?.message || "The API does not know the caller.");
   if (status >= 502 || found === null) throw gone(found?.detail || found?.title || `The answer has status ${status}.`);
   if (away.get()) away.set(null);
   if (status >= 400) throw new Problem(status, found);
