@@ -635,6 +635,23 @@ def test_a_handler_that_cancels_all_tasks_of_the_loop_keeps_no_other_from_runnin
     until(lambda: batches._called == batches._lasting == 0)
 
 
+def test_a_handler_that_cancels_its_own_run_too_and_awaits_nothing_more_runs_once(threads: Threads) -> None:
+    ran = list[str]()
+
+    async def cancel_all(task: Task) -> None:
+        for each in asyncio.all_tasks() if not ran else ():
+            each.cancel()
+        ran.append(task.id)
+
+    batches = batches_of(runner_of(cancel_all), threads)
+    batches.begin(SHARD, tasks_of(1), {}, 1)
+    assert [end.ending for end in gathered(batches, 1)] == [Ending.DONE]
+    for _ in range(2):  # by then the loop has begun what it was to begin
+        LOOP.run(lambda: asyncio.sleep(0))
+    assert ran == ["t0"]
+    assert (batches._called, batches._lasting, batches.in_flight) == (0, 0, 0)
+
+
 def test_a_run_that_is_cancelled_before_its_handler_begins_is_begun_anew(threads: Threads) -> None:
     opening, gate = threading.Event(), threading.Event()
 
