@@ -64,6 +64,7 @@ def test_a_task_that_is_claimed_just_after_the_last_run_has_not_waited() -> None
         """Usual times of runs: the thread that notes one has read the time, and is then kept for a while."""
 
         def note(self, kind: str, ms: float) -> None:
+            super().note(kind, ms)
             ended = time.monotonic()
             until(lambda: time.monotonic() - ended > 0.002)
             while waiting:
