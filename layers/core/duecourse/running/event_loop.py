@@ -142,11 +142,21 @@ class EventLoop:
         return ended.result()
 
     async def on_thread(self, call: Callable[..., R], *given: Any) -> R:
-        """Make a call of duecourse's own that may block, on a thread that handlers cannot fill; returns its result."""
+        """Make a call of duecourse's own that may block, on a thread that handlers cannot fill; returns its result.
+
+        A handler that cancels all of `asyncio.all_tasks()` does not end the wait.
+        """
         import asyncio
 
         do = partial(copy_context().run, call, *given)
-        return await asyncio.get_running_loop().run_in_executor(self._own_threads, do)
+        made = asyncio.get_running_loop().run_in_executor(self._own_threads, do)
+        while True:
+            try:
+                return await asyncio.shield(made)
+            except asyncio.CancelledError:
+                # The call goes on, and its outcome counts. What counts cancels must not see this one in the handler.
+                if current := asyncio.current_task():
+                    current.uncancel()
 
     async def handle(self, handler: Coroutine[Any, Any, R], lost: Lost) -> R:
         """Await a handler's coroutine, on this loop.
