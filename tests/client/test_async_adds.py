@@ -9,12 +9,13 @@ import pytest
 import redis
 
 from duecourse import AsyncClient, Client, errors
+from duecourse.client.async_client import ClientThreads, SharedAdds
 from duecourse.guard.seals import DataKey
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.operation_types import MAX_SHARED
 from duecourse.ledger.operations.ledger import Ledger
-from duecourse.ledger.task import AddResult
+from duecourse.ledger.task import AddResult, NewTask
 from duecourse.ledger.task_log_lines import MOST, TaskLog
 from duecourse.settings import Settings
 from tests.support.ledger import SHARD, stored_task
@@ -145,6 +146,23 @@ def test_a_client_that_is_closed_has_begun_all_adds_before_that(ledger: Embedded
 
     with wired_with(settings=Settings(targets=TARGETS), ledger=ledger):
         assert {one.created for one in asyncio.run(use())} == {True}
+
+
+class NoThreads(ClientThreads):
+    """Threads that cannot start, as at the end of the process."""
+
+    def start(self, _work: object) -> Any:
+        """Fail as an executor does."""
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+
+def test_where_no_thread_can_start_each_add_fails_and_none_waits() -> None:
+    async def use() -> list[Any]:
+        adds = SharedAdds(lambda _tasks: [], NoThreads(1))
+        begun = (adds.add(NewTask("a", "report")) for _ in range(2))
+        return await asyncio.wait_for(asyncio.gather(*begun, return_exceptions=True), 5)
+
+    assert [type(one) for one in asyncio.run(use())] == [RuntimeError] * 2
 
 
 def test_a_client_serves_the_loops_of_several_threads(ledger: EmbeddedLedger) -> None:

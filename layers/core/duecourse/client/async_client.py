@@ -113,7 +113,7 @@ class SharedAdds:
             batch.append(self._waiting.popleft())
         try:
             adding = batch[0].context.run(self._pool.start, partial(self._run, batch))
-        except ClientClosed as error:
+        except (ClientClosed, RuntimeError) as error:  # the latter at the end of the process, or of its memory
             _fail(batch, error)
         else:
             self._running += 1
