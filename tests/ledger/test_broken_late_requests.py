@@ -350,6 +350,14 @@ def test_a_process_that_was_frozen_asks_for_the_time_anew(server: RedisServer, g
     assert [name for name in sent_by(server, lambda: claim(good)) if name in {"TIME", "EVALSHA"}] == ["TIME", "EVALSHA"]
 
 
+def test_the_time_is_asked_for_anew_after_a_freeze_that_leaves_connections_as_they_are(good: Ledger) -> None:
+    add(good)
+    freeze_ms = 3_000
+    known(good, -freeze_ms)  # as far behind as the monotonic clock stood still
+    good._scripts._steady -= freeze_ms / 1000
+    assert abs(good.now_by_answers(SHARD.queue, "a") - good.now()) < freeze_ms / 2
+
+
 HARMLESS = {
     "HSET": "the mark of a clock that travels; when a part was swept",
     "SADD": "the mark of a shard that is being forgotten, each one's own: a script takes the shard, where it is marked",

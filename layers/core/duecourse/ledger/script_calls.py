@@ -268,6 +268,7 @@ class Scripts:
 
     def now(self, key: str) -> int:
         """Time of the server that has a key, by its last answers; asked for where that is not known."""
+        self._forget_times_if_frozen()
         return self.call(lambda: self._time_at((1, (key,))).now())
 
     def confirm(self, key: str, replicas: int) -> None:
@@ -323,9 +324,7 @@ class Scripts:
         used_at, self._used_at = self._used_at, time.time()
         if abs(self._used_at - used_at) > IDLE_S:
             drop_idle(self.client)
-            steady, self._steady = self._steady, self._used_at - time.monotonic()
-            if abs(self._steady - steady) > APART_S:
-                self._times.clear()
+            self._forget_times_if_frozen()
         try:
             try:
                 return command()
@@ -340,6 +339,13 @@ class Scripts:
                 drop_idle(self.client)  # the address may lead elsewhere by now
                 self.outages += 1
             raise translate(error) from error
+
+    def _forget_times_if_frozen(self) -> None:
+        """Forget the time of each server if this process was frozen, or its clock was set, since they were asked."""
+        steady = time.time() - time.monotonic()
+        if abs(steady - self._steady) > APART_S:
+            self._steady = steady
+            self._times.clear()
 
     def _how(self, script: Script) -> str:
         """The command that runs a script; for one that writes nothing, the command that lets nothing be written."""
