@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -173,4 +174,25 @@ def test_a_client_serves_the_loops_of_several_threads(ledger: EmbeddedLedger) ->
     with wired_with(settings=Settings(targets=TARGETS), ledger=ledger):
         client = AsyncClient.from_env()
         assert [asyncio.run(use(client)) for _ in range(2)] == [True, True]
+        asyncio.run(client.close())
+
+
+def test_a_closed_loop_whose_adds_still_waited_is_not_kept_beside_the_next(
+    ledger: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that gives up each add after a while has a loop for each try."""
+    free, add_each = threading.Event(), Client._add_each
+    monkeypatch.setattr(Client, "_add_each", lambda *asked: free.wait(30) and add_each(*asked))
+
+    async def give_up(client: AsyncClient) -> None:
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.add(**LATER), 0.01)
+
+    with wired_with(settings=Settings(targets=TARGETS), ledger=ledger):
+        client = AsyncClient.from_env(threads=1)
+        for _ in range(3):
+            asyncio.run(give_up(client))
+        assert len(client._adds) == 1
+        free.set()
         asyncio.run(client.close())

@@ -249,6 +249,8 @@ class AsyncClient(OnThreads[Client]):
         task = read_task({"kind": kind, "payload": payload, **fields}, client._tenant, SOURCE)  # noqa: SLF001 - as there
         adds = self._adds.get(loop)
         if adds is None:
+            for closed in [one for one in [*self._adds] if one.is_closed()]:
+                self._adds.pop(closed, None)  # what still waited there has its loop, which would stay for good
             adds = self._adds[loop] = SharedAdds(client._add_each, self._pool)  # noqa: SLF001 - for this class
         return await adds.add(task)
 
