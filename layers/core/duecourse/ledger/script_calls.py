@@ -47,28 +47,32 @@ EPOCH_MS = 10**12
 class ServerTime:
     """One server's clock beside this process's monotonic one, in milliseconds."""
 
-    __slots__ = ("_ahead", "_observed_at")
+    __slots__ = ("_ahead", "_least_ahead", "_observed_at")
 
     def __init__(self, sent: float, now: float) -> None:
         """`now` is the server's answer to TIME, which was sent at `sent` (`monotonic()`)."""
         self._ahead = now - sent
         """The server's clock minus the monotonic one; rather too much, or a call would expire too early."""
         self._observed_at = monotonic()
+        self._least_ahead = now - self._observed_at
+        """The same, rather too little: a time to come is not taken for one that has passed."""
 
     def deadline(self, for_ms: float) -> int:
         """The server's time at which a caller that waits `for_ms` from now has certainly given up."""
         return int(monotonic() + self._ahead + for_ms + MARGIN_MS)
 
     def now(self) -> int:
-        """The server's time; at most a round trip ahead, unless its clock was set."""
-        return int(monotonic() + self._ahead)
+        """The server's time; at most a round trip behind, and never ahead unless its clock was set."""
+        return int(monotonic() + self._least_ahead)
 
     def observe(self, sent: float, answer: Any) -> None:
         """Follow the server's clock, by an answer that begins with the time, as most scripts' do."""
         if type(answer) is list and answer and type(answer[0]) is int and answer[0] > EPOCH_MS:
             now = monotonic()
             # The script ran between `sent` and now: its clock is as far ahead as either end allows.
-            self._ahead = min(max(self._ahead, answer[0] - now), answer[0] + 1 - sent)
+            least, most = answer[0] - now, answer[0] + 1 - sent
+            self._ahead = min(max(self._ahead, least), most)
+            self._least_ahead = min(max(self._least_ahead, least), most)
             self._observed_at = now
 
     def is_trusted(self) -> bool:
