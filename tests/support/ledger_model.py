@@ -143,6 +143,7 @@ class Model:
         free = most - self._out()
         if self.waiting:
             free = self._whole_events(free, most, limit)
+            self.most = most or self.most
         self._make_due_again(min(limit, free) if most else limit * self.wake)
         for id in self._due():
             row = self.rows[id]

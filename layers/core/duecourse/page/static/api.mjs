@@ -1,5 +1,6 @@
 // Requests to the HTTP API through the page's own server, and what becomes of them.
 import { isDots, shared } from "./lib.mjs";
+import { tenant } from "./route.mjs";
 
 const PATIENCE_MS = 15_000;
 const MAX_WAIT_MS = 60_000;
@@ -44,7 +45,7 @@ export const orRejection = (answer) =>
  * One that changes something has an Idempotency-Key, and is sent once more if no answer came: it is done once. */
 export async function request(method, path, { query = {}, body, signal } = {}) {
   const url = new URL(`api${path}`, document.baseURI);
-  for (const [name, value] of Object.entries(query)) {
+  for (const [name, value] of Object.entries({ tenant: tenant(), ...query })) {
     if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, value);
   }
   const headers = {};

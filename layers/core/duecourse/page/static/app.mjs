@@ -9,7 +9,7 @@ import { Overview, Queue } from "./overview.mjs";
 import { Failure } from "./parts.mjs";
 import { Queries, Query } from "./queries.mjs";
 import { Reminder, Reminders } from "./reminders.mjs";
-import { go, route, to } from "./route.mjs";
+import { go, route, tenant, to } from "./route.mjs";
 import { Schedule, Schedules } from "./schedules.mjs";
 import { Search } from "./search.mjs";
 import { loadSession, session } from "./session.mjs";
@@ -107,7 +107,7 @@ function App() {
       <span
         >${found && `duecourse ${found.version}, ${found.place}${found.tenant ? `, tenant ${found.tenant}` : ""}`}</span
       ><span
-        >Times in ${ZONE}; UTC on hover. <button type="button" class="link" onClick=${help}>Keys</button> <${Theme}
+        >Times in ${ZONE}; UTC on hover. <button type="button" class="link" onClick=${help}>Keys</button> ${found && !found.tenant && html`<${Tenant} parts=${parts} query=${query} />`}${" "}<${Theme}
       /></span>
     </footer>
     <${Dialogs} />`;
@@ -174,6 +174,12 @@ const setTheme = (theme) => {
   else delete document.documentElement.dataset.theme;
 };
 setTheme(stored());
+
+/** An operator of many tenants looks at one after the other. */
+function Tenant({ parts, query }) {
+  const change = (event) => go(to(parts, { ...query, tenant: event.target.value.trim() }));
+  return html`<label>Tenant${" "}<input class="tenant" value=${tenant()} placeholder="-" onChange=${change} /></label>`;
+}
 
 function Theme() {
   const [theme, choose] = useState(stored());

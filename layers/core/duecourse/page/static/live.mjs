@@ -2,6 +2,7 @@
 // while the page is hidden.
 import { Away, away, get } from "./api.mjs";
 import { useEffect, useRef, useState } from "./lib.mjs";
+import { tenant } from "./route.mjs";
 
 const BEAT_MS = 2_000;
 const resources = new Map();
@@ -9,10 +10,11 @@ const resources = new Map();
 let waiting = [];
 let underWay = 0;
 
-/** The newest value of `load(get, show)` under a name: {data, error}. It is loaded again after `every` ms at the earliest.
+/** The newest value of `load(get, show)`, which is called `what`: {data, error}. It is loaded again after `every` ms at the earliest.
  *
  * By `show(part)`, a load of many requests shows what it has so far, where nothing is shown yet. */
-export function useLive(name, load, every = BEAT_MS) {
+export function useLive(what, load, every = BEAT_MS) {
+  const name = what && `${tenant()} ${what}`;
   const [, redraw] = useState(0);
   const latest = useRef(load);
   latest.current = load;

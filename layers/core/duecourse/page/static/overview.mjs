@@ -7,7 +7,7 @@ import { useLive } from "./live.mjs";
 import { Bars } from "./plots.mjs";
 import { Chip, Choice, Empty, Meter, Number, Panel, QueueLink, Table, TaskLink, Waiting } from "./parts.mjs";
 import { changeQueue, pauseQueue, rateText, resumeQueue } from "./queue_actions.mjs";
-import { to } from "./route.mjs";
+import { tenant, to } from "./route.mjs";
 import { addressOf } from "./schedule_actions.mjs";
 import { Act } from "./session.mjs";
 import { replayMany } from "./task_actions.mjs";
@@ -105,6 +105,19 @@ function Wrong({ queues, found }) {
   }
   for (const one of found?.fails ?? [])
     items.push({ weight: 5e8 + one.count, node: html`<${Failing} key=${`fails ${one.queue}`} found=${one} />` });
+  for (const one of found?.deaths ?? []) {
+    const others = (queues.find((queue) => queue.queue === one.queue)?.tasks.dead ?? 0) - one.tasks;
+    if (others > 0 && !one.next_cursor)
+      items.push({
+        weight: 1e6,
+        node: html`<li key=${`others ${one.queue}`} class="finding warn">
+          <div class="what">
+            <strong>${number(others)}</strong> dead in <${QueueLink} queue=${one.queue} />: tasks of other tenants
+          </div>
+          <p>The queue's page names them. This page shows the tasks of one tenant at a time.</p>
+        </li>`,
+      });
+  }
   items.sort((one, other) => other.weight - one.weight);
   const looked = found !== undefined;
   return html`<${Panel}
@@ -422,6 +435,7 @@ export function Queue({ name }) {
             </ul><//
           >`
         }
+        <${Tenants} queue=${queue} />
         ${
           schedules.data?.schedules.length > 0 &&
           html`<${Panel} title="Schedules"
@@ -464,6 +478,22 @@ const Facts4 = ({ queue }) =>
       <dd>${spanOf(queue.lateness.p50)} / ${spanOf(queue.lateness.p99)}</dd>
     </div>
   </dl>`;
+
+/** Tenants that have dead tasks in a queue: each link leads to the same page of another tenant. */
+function Tenants({ queue }) {
+  const found = Object.entries(queue.dead_by_tenant ?? {}).sort(([, one], [, other]) => other - one);
+  if (!found.some(([name]) => name !== (tenant() || "-"))) return null;
+  return html`<${Panel} title="Dead, by tenant">
+    <ul class="list">
+      ${found.map(
+        ([name, n]) => html`<li key=${name}>
+          <a class="id" href=${to(["dead", queue.queue], { tenant: name === "-" ? "" : name })}>${name}</a>
+          <span class="right bad">${number(n)}</span>
+        </li>`,
+      )}
+    </ul>
+  <//>`;
+}
 
 const Limits = ({ queue }) =>
   html`<dl class="facts">

@@ -21,10 +21,13 @@ function decoded(part) {
 
 export const route = shared(read());
 
+/** Tenant that the address names, "" for none. It stays in every address that a view links to. */
+export const tenant = () => new URLSearchParams(location.search).get("tenant") ?? "";
+
 /** Address of a view, relative to the base: `to(["tasks", id], {queue})`. */
 export function to(parts, query = {}) {
   if (parts.some(isDots)) return to(["search"], { q: parts.find(isDots) });
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const given = Object.entries({ tenant: tenant(), ...query }).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const search = new URLSearchParams(given).toString();
   return BASE + parts.map(encodeURIComponent).join("/") + (search ? `?${search}` : "");
 }

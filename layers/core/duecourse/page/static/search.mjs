@@ -2,7 +2,7 @@
 import { Problem, allQueues, get, reminderPath, schedulePath, segment, taskPath } from "./api.mjs";
 import { html, inLanes, number, useEffect, useState } from "./lib.mjs";
 import { Empty, Failure, State } from "./parts.mjs";
-import { to } from "./route.mjs";
+import { tenant, to } from "./route.mjs";
 import { Time } from "./times.mjs";
 
 /** Characters of every id and name: another text, such as a sentence that was pasted, is asked for nowhere. */
@@ -99,7 +99,7 @@ export function Search({ query }) {
       }
     })();
     return () => abort.abort();
-  }, [id]);
+  }, [id, tenant()]);
   if (!id)
     return html`<h1>Search</h1>
       <${Empty}

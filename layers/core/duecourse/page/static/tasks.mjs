@@ -3,7 +3,7 @@ import { allQueues, get } from "./api.mjs";
 import { count, html, number, useEffect, useMemo, useRef, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
 import { Empty, Failure, Rows, STATES, State, TaskLink } from "./parts.mjs";
-import { filter, go, to } from "./route.mjs";
+import { filter, go, tenant, to } from "./route.mjs";
 import { Act, session } from "./session.mjs";
 import { actOnAll, actOnChosen } from "./task_actions.mjs";
 import { Time } from "./times.mjs";
@@ -13,7 +13,7 @@ const AHEAD = 4;
 
 /** Pages of `/tasks` by a filter: rows, `ahead` pages at first, more of them on demand. */
 export function useTasks(wanted, ahead = AHEAD) {
-  const key = JSON.stringify(wanted);
+  const key = JSON.stringify([tenant(), wanted]);
   const [list, setList] = useState({ key, rows: [], next: null, loading: true });
   const now = useRef(list);
   const load = async (from) => {

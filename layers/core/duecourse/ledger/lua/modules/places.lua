@@ -1,7 +1,7 @@
 -- Places at targets: each task that is handed over and not begun has one, and due tasks wait for them.
 
 local TENTH = 10 -- of the places: so many must be free before it rings for what waits, so that few hand-overs take many
-local WHOLE = 10 -- tasks of a whole event, where its target has time for so many: MAX_TASKS of running/targets.py
+local WHOLE = 10 -- tasks of a whole event, where its target has time for so many: MAX_TASKS of running/hand_over.py
 
 local LOOKED_AT = 500 -- of what waits, in one sweep
 local MOST_TARGETS = 64 -- as stats.lua
