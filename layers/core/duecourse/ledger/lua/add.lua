@@ -138,6 +138,8 @@ if shard.occurred then
   announce.ends()
 end
 
+numbers.write()
+
 -- What is only added, and later than a bell that hangs at the earliest instant, cannot change it.
 local bell_at = bell.hung()
 local function bell_stays()

@@ -57,6 +57,7 @@ while taken < limit and useless < MOST_EXPIRED and take_turns() do end
 local handed, payloads = choice.write_leases(values.text_of(shard.NOW + lease_ms))
 deliveries.count()
 deliveries.stop_waking()
+numbers.write()
 
 if shard.ended or shard.occurred then
   require 'announce'

@@ -321,4 +321,5 @@ if shard.ended then
   require 'waiters'
   waiters.publish(shard.ended)
 end
+numbers.write()
 return { shard.NOW, bell.hang(made_due), replies, wait or 0 }

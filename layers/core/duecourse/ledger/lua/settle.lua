@@ -22,11 +22,22 @@ local REPLIES = {
   [fields.RAN_UNDELIVERED] = 5,
 }
 local STALE, DONE_, DEAD_ = 0, 1, 4
+local NUMBERS = { [2] = numbers.AGAIN, [3] = numbers.RETRIED } -- by the reply
+local RUNS = { [fields.RAN_DONE] = true, [AGAIN_] = true, [RETRY_] = true, [DROP_] = true } -- what ends a run
 local DIED_OF_IT = 32 -- makes an ending's letter in `last` a small one
 
 local replies, ended, to_notify, grown = {}, {}, {}, {}
 local written, finished, died, scheduled, running, begun = {}, {}, {}, {}, {}, {}
+local run_times, waits = {}, {} -- histograms
 local made_due = false
+
+local frexp = math.frexp
+
+-- Counts a duration by its power of two.
+local function tally(histogram, ms)
+  local _, bucket = frexp(ms)
+  histogram[bucket] = (histogram[bucket] or 0) + 1
+end
 
 -- What comes with an ending: a new state or nil, a detail, a result.
 local function details(text)
@@ -131,9 +142,16 @@ local function settle(sid, r, token, ending, due, text, late, after)
   end
   if late ~= UNCOUNTED then
     r.claimed, begun[late] = r.claimed + after, (begun[late] or 0) + 1
+    tally(waits, after)
+  end
+  if RUNS[ending] and not r.target then
+    tally(run_times, math.max(shard.NOW - r.claimed, 0))
   end
   local state, detail, result = details(text)
   local reply = ENDINGS[ending](r, due, state, detail, result)
+  if NUMBERS[reply] then
+    numbers.add(NUMBERS[reply], 1)
+  end
   if reply == DONE_ and r.flags % tenant_bytes.TWICE > 0 then
     grow(sid, #result)
   end
@@ -153,11 +171,10 @@ end
 local ENDED_NOW = pack('>I6', shard.NOW) .. 'D'
 local NO_RESULT = '\0\0\0\0' .. ENDED_NOW
 
--- The record of a lease whose handler began so long after its claim.
+-- The record of a lease whose handler began at an instant after its claim.
 local CLAIMED_FROM, TRIGGER_FROM = fields.TOKEN_TO + 1, -2
-local function begun_after(data, ms)
-  local claimed = unpack_struct('>I6', data, #data + CLAIMED_FROM + 1)
-  return sub(data, 1, CLAIMED_FROM - 1) .. pack('>I6', claimed + ms) .. sub(data, TRIGGER_FROM)
+local function begun_at(data, instant)
+  return sub(data, 1, CLAIMED_FROM - 1) .. pack('>I6', instant) .. sub(data, TRIGGER_FROM)
 end
 
 local function done_at_once(data, token, text, after)
@@ -169,8 +186,11 @@ local function done_at_once(data, token, text, after)
     or (flags >= fields.OCCURRENCE and flags % (2 * fields.OCCURRENCE) >= fields.OCCURRENCE)
     or sub(data, fields.NOTIFY_FROM, fields.NOTIFY_TO) ~= '\0\0' then
     return nil
-  elseif after > 0 then
-    data = begun_after(data, after)
+  end
+  local claimed = unpack_struct('>I6', data, #data + CLAIMED_FROM + 1) + after
+  tally(run_times, claimed < shard.NOW and shard.NOW - claimed or 0)
+  if after > 0 then
+    data = begun_at(data, claimed)
   end
   if text == '' then
     return data .. NO_RESULT, 0
@@ -210,6 +230,7 @@ for i = 1, count do
     running[tenant] = (running[tenant] or 0) - 1
     if late ~= UNCOUNTED then
       begun[late] = (begun[late] or 0) + 1
+      tally(waits, after)
     end
     if size > 0 and byte(data, 2) % tenant_bytes.TWICE > 0 then
       grow(sid, size)
@@ -237,15 +258,20 @@ if #gone > 0 then
     place(sid, record.has_successor(r) and history.succeed(sid, r) or r)
   end
   values.in_pieces('HSET', shard.TASKS, written)
+  numbers.add_late(begun)
+  numbers.add(numbers.DONE, #finished / 2)
+  numbers.add(numbers.DEAD, #died / 2)
+  numbers.add_histogram(numbers.RUN, run_times)
+  numbers.add_histogram(numbers.WAIT, waits)
   leases.count_running(running, 0)
   values.in_pieces('ZADD', shard.DONE, finished)
   values.in_pieces('ZADD', shard.DEAD, died)
-  lateness.count(begun)
   for tenant, members in pairs(scheduled) do
     values.in_pieces('ZADD', shard.DUE[tenant], members)
     tenants.rehead(tenant)
   end
   notifications.add(to_notify)
+  numbers.write()
   if shard.AWAITED or shard.occurred then
     require 'announce'
     announce.ends(finished, died)

@@ -87,6 +87,7 @@ end
 if shard.AWAITED and tonumber(shard.AWAITED) <= shard.NOW then
   call('HDEL', shard.META, 'awaited')
 end
+numbers.write()
 local was_put_back = put_back.watch()
 local left = review.step(was_put_back)
 misplaced.finish(want)

@@ -32,7 +32,7 @@ local function take(data, run, due)
   call('ZADD', shard.LEASED, shard.NOW + lease_ms, sid)
   limits.log_claimed(before + 1, 1)
   if due <= shard.NOW then
-    lateness.count({ [shard.NOW - due] = 1 })
+    numbers.add_late({ [shard.NOW - due] = 1 })
   end
   tenants.rehead(tenant)
 end
@@ -53,4 +53,5 @@ if shard.ended or shard.occurred then
   require 'announce'
   announce.ends(shard.ended)
 end
+numbers.write()
 return { shard.NOW, bell.hang(false), want, taken, lease_ms, payload or '' }

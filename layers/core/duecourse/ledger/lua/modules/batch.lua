@@ -38,6 +38,9 @@ end
 -- keeps it.
 function batch.new_record(at, how, due, deadline, created)
   fence = fence + 1
+  if how ~= DEBOUNCED - 1 then
+    numbers.add(numbers.ADDED, 1)
+  end
   local rest, flags = ARGV[at + 6], how * fields.CAME + shard.COUNTED
   if byte(ARGV[at + 3], 1) == 43 then
     flags = flags + fields.COUNTS

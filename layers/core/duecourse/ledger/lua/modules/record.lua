@@ -360,6 +360,9 @@ function record.put(sid, r)
   else
     call('ZADD', r.status == fields.DIED and shard.DEAD or shard.DONE, shard.NOW, sid)
     record.note_end(sid, r.flags, r.status)
+    if r.status == fields.DIED then
+      numbers.add(numbers.DEAD, 1)
+    end
   end
 end
 

@@ -11,7 +11,8 @@
 --         7 groups  zset, all scores 0, "<tenant>/<group>\0<stored id>"; where schedules
 --                   are counted, of each "*/<tenant>\0<stored id>"
 --         8 meta    hash: fence, running:<tenant> while any is, clock and bell_at (travel), successors: how many wait,
---                   while any does, logged: the sum of `log`, late_slot: the newest in `late`; shards: how many the
+--                   while any does, logged: the sum of `log`, late_slot: the newest in `late`,
+--                   numbers: those of the current minute (modules/numbers.lua); shards: how many the
 --                   queue has where that is or was not 1, or "<from>><to>#<who>" while they are changed; how the whole
 --                   queue is set, where it is: paused, max_running, rate_count, rate_per (ms), tenant_max_running,
 --                   priority, retention, lease (ms); revision: which version of these settings that is, in a queue of
@@ -43,7 +44,8 @@
 --                   due tasks whose target has as many as it may that it has not begun (<id>: the stored one); and
 --                   "\0<id>\0<target>" of those that it has not begun, for a record that is cut off does not tell whose
 --                   place it has
---         14...     due:<tenant> zset, stored id -> due_at (of a notification, `due_score`), of each tenant that the
+--         14 history hash: minutes, hours, days, the lines of each kind (ledger/queue_history.py)
+--         15...     due:<tenant> zset, stored id -> due_at (of a notification, `due_score`), of each tenant that the
 --                   verb is about. A schedule is a record as a task's, "*/<tenant>/<id>", in due:* by when it next
 --                   fires (fields.NEVER: it does not); of a group only for its shard's sake (modules/progress.lua)
 -- ARGV    1 the clock: "<ms>" the server's, and the instant until which the call is valid; "" the server's, of a call
@@ -58,7 +60,7 @@
 -- call is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this
 -- one:
 --
--- TASKS ... WAITING                 the keys, as above
+-- TASKS ... HISTORY                 the keys, as above
 -- DUE, TENANT                       tenant -> its due set; the last of the tenants
 -- FIRST                             the place of the verb's own arguments
 -- HEAD_CHANNEL, COUNT, TRAVEL       the arguments 2 and 3; whether the clock is overridden
@@ -66,7 +68,7 @@
 -- PAUSED, MAX_RUNNING, TENANT_MAX,  how the queue is set: limits are this shard's part
 -- RATE, PER
 -- LOGGED, LEAVING, WAKE, QUOTAS,    as in meta
--- AWAITED, LATE_SLOT
+-- AWAITED, NUMBERS
 -- FENCE                             the newest fence, 0 before the first
 -- COUNTED                           the flag of a record that is added now, where its bytes are counted, else 0
 -- weight                            bytes of the records that were read, as far as they were opened
@@ -92,8 +94,8 @@ end
 -- settings.
 function shard.read_meta()
   local meta = call('HMGET', shard.META, 'shards', 'clock', 'paused', 'max_running', 'tenant_max_running', 'rate_count',
-    'rate_per', 'logged', 'leaving', 'wake', 'layout', 'fence', 'quotas', 'awaited', 'late_slot')
-  shard.AWAITED, shard.LATE_SLOT = meta[14], tonumber(meta[15] or nil) or 0
+    'rate_per', 'logged', 'leaving', 'wake', 'layout', 'fence', 'quotas', 'awaited', 'numbers')
+  shard.AWAITED, shard.NUMBERS = meta[14], meta[15] or ''
   shard.PAUSED, shard.LEAVING, shard.WAKE, shard.QUOTAS = meta[3], meta[9], meta[10], meta[13]
   shard.MAX_RUNNING, shard.TENANT_MAX = meta[4] and shard.part_of(meta[4]), meta[5] and shard.part_of(meta[5])
   shard.FENCE = tonumber(meta[12] or nil) or 0
@@ -105,9 +107,9 @@ end
 local function name_keys()
   local keys, due = KEYS, {}
   shard.TASKS, shard.HEADS, shard.RING, shard.LEASED, shard.DONE, shard.DEAD, shard.GROUPS, shard.META, shard.BELL,
-    shard.PARKED, shard.LOG, shard.LATE, shard.WAITING = unpack(keys, 1, 13)
+    shard.PARKED, shard.LOG, shard.LATE, shard.WAITING, shard.HISTORY = unpack(keys, 1, 14)
   local name_at, tenant = #keys[1] - #'tasks' + #'due:' + 1, nil
-  for i = 14, #keys do
+  for i = 15, #keys do
     tenant = sub(keys[i], name_at)
     due[tenant] = keys[i]
   end
