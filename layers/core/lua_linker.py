@@ -9,8 +9,8 @@ by its own name: `function record.open(data)`, and state such as `shard.NOW`. Al
 made before the verb, each after those that it speaks of. A module's `begin` is run then; what it answers ends the
 script.
 
-`require 'fast_add'` at the beginning of a line has that module made and begun before all others. Within a function, of
-a module too, it has the module made when that function runs.
+`require 'fast_add'` at the beginning of a line has that module made and begun before all others. Within a function, it
+has the module made when that function runs.
 
 A script makes its functions again at each run, so it holds only those that the verb needs. Constants
 (`local NAME = 1`, `local NAME = 'text'`) are written out in each place. So is `fields.NAME`, which is of the
@@ -19,7 +19,7 @@ record's layout (layout.py) and of no module.
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -124,8 +124,7 @@ class Linked:
         self._modules = {module.name: module for module in _in_order(verb)}
         self._names = self._reached()
         self._needed = self._used(self._names)
-        late = {one for source in (verb, *self._needed) for one in source.late}
-        self._early = self._used(self._reached(without=late))
+        self._early = self._used(self._reached(without=verb.late))
         self._late = [module for module in self._needed if module not in self._early]
         if late := [module.name for module in self._late if module.begins]:
             raise BadModule(f"{late[0]} is made too late to begin: require it at the beginning of a line")
@@ -138,14 +137,13 @@ class Linked:
     def script(self) -> str:
         """The script as Redis runs it: it makes each module when it is needed."""
         made = [line for module in self._early for line in (_declared(module), self._made(module), *_begun(module))]
-        script = "\n".join([*self._short(), *map(_declared, self._late), *made, self._code()])
-        return REQUIRE.sub(lambda found: self._made_late(found[1]), script)
+        return "\n".join([*self._short(), *map(_declared, self._late), *made, self._code(self._made_late)])
 
     def resident(self) -> str:
         """The same for a process that keeps it: it makes all modules, and returns the function that is the verb."""
         made = [line for module in self._needed for line in (_declared(module), self._made(module))]
         begun = [line for module in self._needed for line in _begun(module)]
-        return REQUIRE.sub("", "\n".join([*self._short(), *made, "return function()", *begun, self._code(), "end"]))
+        return "\n".join([*self._short(), *made, "return function()", *begun, self._code(lambda _: ""), "end"])
 
     def _short(self) -> list[str]:
         return [f"local {name} = {value}" for name, value in SHORT.items() if name in self._names]
@@ -183,8 +181,9 @@ class Linked:
         spoken = {module.name for module in _in_order(self._modules[name])} | {name}
         return "\n".join(self._made(module) for module in self._late if module.name in spoken)
 
-    def _code(self) -> str:
-        return "".join(piece.text for piece in self._verb.pieces)
+    def _code(self, making: Callable[[str], str]) -> str:
+        """The verb's code, with what makes modules where it requires them."""
+        return REQUIRE.sub(lambda found: making(found[1]), "".join(piece.text for piece in self._verb.pieces))
 
 
 def _in_order(source: Source) -> dict[Source, None]:

@@ -56,6 +56,7 @@ WAYS = ("store", "url", "token", "stack")
 COMMANDS = (
     "top",
     "queues",
+    "history",
     "tasks",
     "show",
     "why",

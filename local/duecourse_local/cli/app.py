@@ -21,6 +21,7 @@ from .credentials import credentials, keyring, signing, token
 from .dead import dead, replay
 from .demo import demo
 from .doctor import doctor
+from .history import history
 from .maintenance import acl, mend, reshard, rotate
 from .project import init, new
 from .queues import limits, pause, queues, resume, top
@@ -42,7 +43,7 @@ PANELS = {
         up, advance, invoke, events, sent, token, credentials, keyring, signing, demo, rabbitmq,
     ),
     "Tasks and queues, here or deployed": (
-        queues, top, tasks, show, why, dead, add, move, cancel, replay, purge, pause, resume, limits,
+        queues, history, top, tasks, show, why, dead, add, move, cancel, replay, purge, pause, resume, limits,
     ),
     "A worker of your own": (worker,),
     "A ledger in Redis": (doctor, export, reshard, mend, rotate, acl),

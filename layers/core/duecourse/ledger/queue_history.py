@@ -2,7 +2,7 @@
 
 A shard has at most 4 KB of it: an hour of minutes, a week of hours and 90 days of days. The scripts that add, claim and
 end tasks append to `numbers` in its meta: the minute since the epoch, 4 bytes, big-endian, then entries, each the place
-of a number and the number. The places of a line are
+of a number and the number, 2 bytes each. The places of a line are
 
     0 added, 1 claimed, 2 done, 3 again, 4 retried, 5 dead
     6 ... 37 run time, 38 ... 69 wait, 70 ... 101 lateness: histograms; bucket n has the durations under 2^n ms, and not
@@ -19,7 +19,7 @@ of them is one text, the newest line first:
     body: of each place whose number is not 0: four times the number, plus how many places are skipped before it; where
     these are three or more, plus 3, and how many follows
 
-A number without a size is in groups of 7 bits, the lowest first; 128 is added to each byte but the last. Where a text would have
+A number of a line is in groups of 7 bits, the lowest first; 128 is added to each byte but the last. Where a text would have
 more bytes than it may, neighbours become one line, the narrowest for their age first. So sums are exact, and detail
 fades with age: a unit of a wide line gets an equal part of it.
 
@@ -30,6 +30,7 @@ these keys leaves them alone.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from struct import Struct
 from typing import Literal, NamedTuple, get_args
 
 from duecourse.base.times import DAY_MS
@@ -48,6 +49,7 @@ PLACES = len(COUNTS) + len(HISTOGRAMS) * BUCKETS
 LATE = PLACES - BUCKETS
 """Place at which lateness begins."""
 WIDEST = 128
+ENTRY = Struct(">HH")
 
 HistorySpan = Literal["1h", "1d", "7d", "90d"]
 """Span of a history, up to now."""
@@ -177,15 +179,16 @@ def unpack_history(texts: Sequence[bytes | None], numbers: bytes | None) -> Shar
 def unpack_minute(numbers: bytes | None) -> Minute:
     """The minute in `numbers` of a meta. Raises ValueError where it is damaged."""
     by_place, late = Counter[int](), Counter[int]()
-    rest = iter(numbers or b"")
-    minute = int.from_bytes(islice(rest, 4))
-    for first in rest:
-        place, number = _number(first, rest), _next_number(rest)
+    if not numbers:
+        return NO_MINUTE
+    if len(numbers) % ENTRY.size:
+        raise ValueError("the minute is cut off")
+    for place, number in ENTRY.iter_unpack(numbers[4:]):
         if place >= LATE:
             late[place - LATE] += number
             place = LATE + min((place - LATE) // PARTS, BUCKETS - 1)
         by_place[place] += number
-    return Minute(minute, by_place, late)
+    return Minute(int.from_bytes(numbers[:4]), by_place, late)
 
 
 def _unpack_lines(text: bytes) -> Iterator[WideLine]:

@@ -92,7 +92,9 @@ local function end_run(r, ended)
   local due = due_after_lapse(r, ended)
   record.remember(r, fields.RAN_LAPSED, 'the lease lapsed')
   local lives = leases.retry_or_die(r, due)
-  numbers.add(numbers.RETRIED, lives and 1 or 0)
+  if lives then
+    shard.entries = shard.entries .. numbers.ONE_RETRIED
+  end
   return lives
 end
 
@@ -116,7 +118,7 @@ local function take_back_unread(sid, data)
   if data then
     call('ZADD', shard.DEAD, shard.NOW, sid)
     record.note_end(sid, 0)
-    numbers.add(numbers.DEAD, 1)
+    shard.entries = shard.entries .. numbers.ONE_DEAD
   end
   return data and 1 or 0
 end

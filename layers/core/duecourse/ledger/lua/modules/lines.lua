@@ -3,11 +3,10 @@
 
 local UNITS = { 1, 60, 1440 } -- minutes in a line of each kind
 local KEPT = { 60, 168, 90 } -- how many of a kind
-local BYTES = { 760, 1270, 760 } -- of a kind at the most
+local BYTES = { 890, 1530, 760 } -- of a kind at the most
 local NAMES = { 'minutes', 'hours', 'days' }
 local WIDEST = 128 -- how many lines are one at the most
 local PLACES = 102 -- numbers of a line
-local LATE, LAST_BUCKET = 70, 31 -- the last histogram of a line; of entries it has eight buckets for each
 local SLOT, SLOTS = 5, 13 -- minutes, and how many (ledger/queue.py)
 
 local function put_number(out, number)
@@ -39,6 +38,9 @@ local function add_body(numbers_of, body)
       skipped, at = number_at(body, at)
     end
     place = place + skipped + 1
+    if place >= PLACES then
+      error('no line has such a number')
+    end
     numbers_of[place] = (numbers_of[place] or 0) + math.floor(number / 4)
   end
 end
@@ -66,6 +68,9 @@ local function read(text)
     local span, size
     span, at = number_at(text, at)
     size, at = number_at(text, at)
+    if at + size - 1 > #text then
+      error('a line is cut off')
+    end
     local width = span % WIDEST + 1
     found[#found + 1] = { last = last, width = width, body = sub(text, at, at + size - 1) }
     at, last = at + size, last - width - math.floor(span / WIDEST)
@@ -118,6 +123,15 @@ local function take_back(found, unit, numbers_of)
   end
 end
 
+local function bounded(found, most)
+  local text = text_of(found)
+  while #text > most do
+    join_two(found)
+    text = text_of(found)
+  end
+  return text
+end
+
 -- The text with these numbers in the line of a unit; `kept` units before it, and `most` bytes, are kept.
 local function with_numbers(text, unit, numbers_of, kept, most)
   local found, mine = read(text), {}
@@ -134,34 +148,40 @@ local function with_numbers(text, unit, numbers_of, kept, most)
   while found[#found].last <= unit - kept do
     found[#found] = nil
   end
-  text = text_of(found)
-  while #text > most do
-    join_two(found)
-    text = text_of(found)
+  return bounded(found, most)
+end
+
+-- The lines of two texts in one: those that overlap become one.
+local function merged(text, other, most)
+  local every, found = read(text), {}
+  for _, line in ipairs(read(other)) do
+    every[#every + 1] = line
   end
-  return text
+  table.sort(every, function(a, b)
+    return a.last > b.last
+  end)
+  for _, line in ipairs(every) do
+    local newer = found[#found]
+    if newer and line.last > newer.last - newer.width then
+      local sums, first = {}, math.min(newer.last - newer.width, line.last - line.width)
+      add_body(sums, newer.body)
+      add_body(sums, line.body)
+      newer.width, newer.body = math.min(newer.last - first, WIDEST), body_of(sums)
+    else
+      found[#found + 1] = line
+    end
+  end
+  return found[1] and bounded(found, most) or ''
 end
 
 -- Numbers by place of entries: of each a place and a number.
 local function sums_of(entries)
-  local sums, at = {}, 5
-  while at <= #entries do
-    local place, number
-    place, at = number_at(entries, at)
-    number, at = number_at(entries, at)
+  local sums = {}
+  for at = 5, #entries - 3, 4 do
+    local place, number = unpack_struct(numbers.ENTRY, entries, at)
     sums[place] = (sums[place] or 0) + number
   end
   return sums
-end
-
--- The same minute with one entry for each place.
-local function summed(minute)
-  local out = { minute }
-  for place, number in pairs(sums_of(shard.NUMBERS)) do
-    put_number(out, place)
-    put_number(out, number)
-  end
-  return table.concat(out)
 end
 
 -- Counts the late of a minute in its slot of the last hour. Slots that were left out hold what is over an hour old, and
@@ -181,26 +201,36 @@ local function count_late(minute, late)
     values.in_pieces('HDEL', shard.LATE, gone)
     call('HSET', shard.META, 'late_slot', slot)
   end
+  local names, counts = {}, {}
   for bucket, count in pairs(late) do
-    call('HINCRBY', shard.LATE, slot % SLOTS .. ':' .. bucket, count)
+    names[#names + 1], counts[#counts + 1] = slot % SLOTS .. ':' .. bucket, count
+  end
+  if names[1] then
+    local set = {}
+    for i, known in ipairs(call('HMGET', shard.LATE, unpack(names))) do
+      values.push(set, names[i], values.text_of(counts[i] + (known or 0)))
+    end
+    call('HSET', shard.LATE, unpack(set))
   end
 end
 
--- Adds the minute that was counted last to the lines. Where the clock was put back, it is the current one.
-local function close(minute)
-  if #shard.NUMBERS <= 4 then
-    return minute
-  end
-  local numbers_of, late, was = {}, {}, unpack_struct('>I4', shard.NUMBERS)
-  was = math.min(was, (unpack_struct('>I4', minute)))
-  for place, number in pairs(sums_of(shard.NUMBERS)) do
-    if place >= LATE then
-      local bucket = place - LATE
+-- The numbers of a line, of those of a minute; and lateness as its own key has it: bucket -> how many.
+local function line_of(entries)
+  local numbers_of, late = {}, {}
+  for place, number in pairs(sums_of(entries)) do
+    if place >= numbers.LATE then -- entries have eight buckets for each
+      local bucket = place - numbers.LATE
       late[bucket] = number
-      place = LATE + math.min(math.floor(bucket / 8), LAST_BUCKET)
+      place = numbers.LATE + math.min(math.floor(bucket / 8), numbers.LAST_BUCKET)
     end
     numbers_of[place] = (numbers_of[place] or 0) + number
   end
+  return numbers_of, late
+end
+
+local function add_minute(minute)
+  local was = math.min((unpack_struct('>I4', shard.NUMBERS)), (unpack_struct('>I4', minute)))
+  local numbers_of, late = line_of(shard.NUMBERS)
   count_late(was, late)
   local texts, written = call('HMGET', shard.HISTORY, unpack(NAMES)), {}
   for i, unit in ipairs(UNITS) do
@@ -208,15 +238,32 @@ local function close(minute)
     values.push(written, NAMES[i], with_numbers(texts[i] or '', at, numbers_of, KEPT[i], BYTES[i]))
   end
   call('HSET', shard.HISTORY, unpack(written))
-  return minute
 end
 
--- The text to which the numbers of a minute are appended. What another program has left in the place of numbers is
--- forgotten: it may hold up no task.
-function lines.make_room(minute)
-  local fine, text = pcall(sub(shard.NUMBERS, 1, 4) == minute and summed or close, minute)
-  if not fine then
-    call('DEL', shard.HISTORY)
+-- Adds the minute that was counted last to the lines, and begins another. Where the clock was put back, both are the
+-- same. What another program has left in the place of numbers is forgotten: it may hold up no task.
+function lines.close(minute)
+  if #shard.NUMBERS > 4 then
+    if not pcall(add_minute, minute) then
+      call('DEL', shard.HISTORY)
+    end
+    call('HSET', shard.META, 'numbers', minute)
   end
-  return fine and text or minute
+  shard.NUMBERS = minute
+end
+
+-- Adds the history of another shard, with the minute that it counted.
+function lines.take_in(theirs, entries)
+  local mine, written = call('HMGET', shard.HISTORY, unpack(NAMES)), {}
+  for i, unit in ipairs(UNITS) do
+    local text = merged(mine[i] or '', theirs[i], BYTES[i])
+    if #entries > 4 then
+      local at = math.floor(unpack_struct('>I4', entries) / unit)
+      text = merged(text, with_numbers('', at, (line_of(entries)), KEPT[i], BYTES[i]), BYTES[i])
+    end
+    if text ~= '' then
+      values.push(written, NAMES[i], text)
+    end
+  end
+  values.in_pieces('HSET', shard.HISTORY, written)
 end

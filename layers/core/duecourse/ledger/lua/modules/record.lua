@@ -361,7 +361,7 @@ function record.put(sid, r)
     call('ZADD', r.status == fields.DIED and shard.DEAD or shard.DONE, shard.NOW, sid)
     record.note_end(sid, r.flags, r.status)
     if r.status == fields.DIED then
-      numbers.add(numbers.DEAD, 1)
+      shard.entries = shard.entries .. numbers.ONE_DEAD
     end
   end
 end

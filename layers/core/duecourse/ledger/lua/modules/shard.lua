@@ -65,8 +65,8 @@
 -- FIRST                             the place of the verb's own arguments
 -- HEAD_CHANNEL, COUNT, TRAVEL       the arguments 2 and 3; whether the clock is overridden
 -- NOW, NOW_TEXT                     the time in epoch milliseconds, as a number and as text
--- PAUSED, MAX_RUNNING, TENANT_MAX,  how the queue is set: limits are this shard's part
--- RATE, PER
+-- PAUSED, MAX_RUNNING, TENANT_MAX,  how the queue is set: limits are this shard's part; PRIORITY is -1 where it is not set
+-- RATE, PER, LEASE, PRIORITY
 -- LOGGED, LEAVING, WAKE, QUOTAS,    as in meta
 -- AWAITED, NUMBERS
 -- FENCE                             the newest fence, 0 before the first
@@ -76,6 +76,7 @@
 -- ended                             {anything, stored id...} of tasks that ended, where somebody waits
 -- occurred                          {stored id, status...} of occurrences of schedules that ended, or live again
 -- notified                          whether a notification was added: it is due now
+-- entries                           numbers that are not written yet (modules/numbers.lua)
 -- behind                            whether another server has given leases that this one has no record of
 
 -- This shard's part of a limit of the queue: one more for the first ones where it does not divide.
@@ -94,8 +95,10 @@ end
 -- settings.
 function shard.read_meta()
   local meta = call('HMGET', shard.META, 'shards', 'clock', 'paused', 'max_running', 'tenant_max_running', 'rate_count',
-    'rate_per', 'logged', 'leaving', 'wake', 'layout', 'fence', 'quotas', 'awaited', 'numbers')
+    'rate_per', 'logged', 'leaving', 'wake', 'layout', 'fence', 'quotas', 'awaited', 'numbers',
+    'lease', 'priority')
   shard.AWAITED, shard.NUMBERS = meta[14], meta[15] or ''
+  shard.LEASE, shard.PRIORITY = tonumber(meta[16] or nil), tonumber(meta[17] or -1)
   shard.PAUSED, shard.LEAVING, shard.WAKE, shard.QUOTAS = meta[3], meta[9], meta[10], meta[13]
   shard.MAX_RUNNING, shard.TENANT_MAX = meta[4] and shard.part_of(meta[4]), meta[5] and shard.part_of(meta[5])
   shard.FENCE = tonumber(meta[12] or nil) or 0
@@ -134,7 +137,7 @@ function shard.begin()
     return redis.error_reply(values.LATE)
   end
   shard.weight, shard.woken, shard.notified, shard.ended, shard.COUNTED = 0, false, false, false, 0
-  shard.occurred, shard.behind = false, false
+  shard.occurred, shard.behind, shard.entries = false, false, ''
 end
 
 -- A shard gets the version of its records with its first fence, and once more where another program deleted its meta.

@@ -1,0 +1,67 @@
+"""History of a queue in Redis: how large it may be, and that another program's values in its place hold up no task."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from duecourse.base.times import DAY_MS
+from duecourse.ledger.keys import keys_of
+from duecourse.ledger.operations.ledger import Ledger
+from duecourse.ledger.task import Ending
+from tests.queues.test_rules_history import HOUR_MS, MINUTE_MS, shown, total, work
+from tests.support.clock import HandClock
+from tests.support.ledger import SHARD, claim, ending, new
+
+KEYS = keys_of("duecourse", SHARD)
+MOST_BYTES = 4_096
+
+
+@pytest.fixture
+def ledger(redis_client: redis.Redis, clock: HandClock) -> Iterator[Ledger]:
+    yield Ledger(redis_client, travel=clock)
+
+
+def test_a_history_whose_lines_have_every_number_takes_at_most_four_kilobytes(
+    ledger: Ledger, redis_client: redis.Redis, clock: HandClock
+) -> None:
+    clock.at = clock.at // DAY_MS * DAY_MS
+    largest = 0
+    for n in range(200):
+        late = [2 ** (k % 32) for k in range(n, n + 64)]
+        ledger.add([new(f"{n}-{k}") for k in range(64)])
+        tasks = claim(ledger)
+        clock.advance(2 ** (n % 24))
+        ledger.settle(SHARD, [ending(t, Ending.DONE).with_lateness(t, ms) for t, ms in zip(tasks, late, strict=True)])
+        ledger.sweep(SHARD, retention_ms=0)
+        numbers = redis_client.hstrlen(KEYS.meta, "numbers")
+        largest = max(largest, (redis_client.memory_usage(KEYS.history) or 0) + numbers)
+        clock.advance((MINUTE_MS, 20 * MINUTE_MS, 2 * HOUR_MS)[n % 3])
+    assert 3_000 < largest <= MOST_BYTES
+
+
+SPOILT: dict[str, Callable[[redis.Redis], object]] = {
+    "numbers that are none": lambda client: client.hset(KEYS.meta, "numbers", b"junk of another"),
+    "numbers that are cut off": lambda client: client.hset(KEYS.meta, "numbers", client.hget(KEYS.meta, "numbers")[:-1]),
+    "a key of another type": lambda client: (client.delete(KEYS.history), client.set(KEYS.history, "x")),
+    "a text that is cut off": lambda client: client.hset(
+        KEYS.history, "minutes", (client.hget(KEYS.history, "minutes") or b"")[:-1]
+    ),
+    "a text of another program": lambda client: client.hset(KEYS.history, "days", b"\xff" * 9),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_what_another_program_leaves_in_its_place_holds_up_no_task_and_is_forgotten(
+    ledger: Ledger, redis_client: redis.Redis, clock: HandClock, spoil: Callable[[redis.Redis], object]
+) -> None:
+    for n in range(3):
+        work(ledger, f"before-{n}")
+        clock.advance(MINUTE_MS)
+    spoil(redis_client)
+    for n in range(3):
+        work(ledger, f"after-{n}")
+        clock.advance(MINUTE_MS)
+    assert ledger.stats(SHARD).done == 6
+    assert {ago: done for ago, done in shown(ledger, "1h").items() if ago < 3} == {2: 1, 1: 1} | ({3: 1} if False else {})
+    assert total(ledger, "90d")["done"] >= 3
