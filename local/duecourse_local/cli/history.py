@@ -18,7 +18,8 @@ from .command import Screen, on_ledger
 from .console import Table
 
 BARS = "▁▂▃▄▅▆▇█"
-NONE = "·"
+NOTHING, DOT = -1, "·"
+"""Value of a column in which nothing happened, and how it looks."""
 MOST_COLUMNS = 60
 """Widest plot; of more lines, neighbours share a column."""
 COLOURS = {"retried": "yellow", "dead": "red"}
@@ -62,14 +63,14 @@ def history_table(seen: Document) -> Table:
     table = Table("number", _title(seen), ">sum", ">most")
     for name in COUNTS:
         counts = [line[name] for line in lines]
-        columns = [sum(some) for some in _columns(counts)]
+        columns = [sum(some) or NOTHING for some in _columns(counts)]
         style = COLOURS.get(name, "") if total[name] else "dim"
         table.add_row(name, Text(plot(columns), style), f"{total[name]:,}", f"{max(counts):,}")
     for name, word in DURATIONS.items():
         for share in QUANTILES:
             times = [_ms(line[name][share]) for line in lines]
             columns = [max(some) for some in _columns(times)]
-            most = formatting.short(max(times)) if max(times) >= 0 else ""
+            most = "" if max(times) == NOTHING else formatting.short(max(times))
             table.add_row(f"{word} {share}", plot(columns), formatting.brief(total[name][share]), most)
     return table
 
@@ -81,8 +82,8 @@ def _title(seen: Document) -> str:
 
 
 def _ms(duration: str | None) -> int:
-    """A duration in ms; -1 for none."""
-    return -1 if duration is None else parse_duration(duration)
+    """A duration in ms; NOTHING for none."""
+    return NOTHING if duration is None else parse_duration(duration)
 
 
 def _columns(values: Sequence[int]) -> list[Sequence[int]]:
@@ -93,12 +94,12 @@ def _columns(values: Sequence[int]) -> list[Sequence[int]]:
 
 
 def plot(values: Sequence[Any]) -> str:
-    """A bar for each value, the highest for the greatest; a dot where nothing happened."""
+    """A bar for each value, the highest for the greatest; a dot where nothing happened, for NOTHING."""
     top = max(values)
     return "".join(_bar(value, top) for value in values)
 
 
 def _bar(value: int, top: int) -> str:
-    if value < 0 or not top:
-        return NONE
-    return BARS[min(value * len(BARS) // (top + 1), len(BARS) - 1)] if value else NONE
+    if value == NOTHING:
+        return DOT
+    return BARS[-(-value * len(BARS) // top) - 1] if value else BARS[0]
