@@ -65,8 +65,8 @@ local function begin(i, sid, data, token, nonce, due)
   local target = sub(data, -fields.BEGUN_SIZE - 1 - size, -fields.BEGUN_SIZE - 2)
   local ms = math.max(shard.NOW - due, 0)
   places.free_place(sid, target)
-  local wait = shard.NOW - unpack_struct('>I6', data, #data + fields.TOKEN_TO + 2)
-  waited[wait] = (waited[wait] or 0) + 1
+  local _, power = math.frexp(math.max(shard.NOW - unpack_struct('>I6', data, #data + fields.TOKEN_TO + 2), 0))
+  waited[power] = (waited[power] or 0) + 1
   works[sub(data, from, from + kind - 1)] = target
   late[ms] = (late[ms] or 0) + 1
   beginning[#beginning + 1] = {
@@ -127,8 +127,8 @@ if #beginning > 0 then
   values.in_pieces('HSET', shard.TASKS, written)
 end
 values.add_members(shard.LEASED, leased)
-durations.count(numbers.LATE, late)
-durations.count(numbers.WAIT, waited)
+durations.count_late(late)
+durations.add(numbers.WAIT, waited)
 local minute = pack('>I4', math.floor(shard.NOW / numbers.MINUTE))
 if sub(shard.NUMBERS, 1, 4) ~= minute then
   require 'lines'

@@ -186,7 +186,8 @@ end
 
 local found, base, read_to = nil, 0, 0
 local opened, changed, gone, n, at, detailed = {}, {}, {}, 0, 1, shard.FIRST + count
-local again, retried, run_times, waits, now = 0, 0, {}, {}, shard.NOW -- how many runs, and of how many ms
+local again, retried, run_times, waits, now = 0, 0, {}, {}, shard.NOW -- how many runs, in all and by bucket
+local last_began_at, run_bucket, last_after, wait_bucket
 for i = 1, count do
   if i > read_to then
     if shard.weight >= record.BYTES then
@@ -236,10 +237,17 @@ for i = 1, count do
     end
   end
   if began_at then
-    local ms = now - began_at
-    run_times[ms] = (run_times[ms] or 0) + 1
+    if began_at ~= last_began_at then -- most often it is the same
+      local _, power = math.frexp(began_at < now and now - began_at or 0)
+      last_began_at, run_bucket = began_at, power
+    end
+    run_times[run_bucket] = (run_times[run_bucket] or 0) + 1
     if begins then
-      waits[after] = (waits[after] or 0) + 1
+      if after ~= last_after then
+        local _, power = math.frexp(after)
+        last_after, wait_bucket = after, power
+      end
+      waits[wait_bucket] = (waits[wait_bucket] or 0) + 1
     end
   end
 end
@@ -274,9 +282,9 @@ if #gone > 0 then
   if #died > 0 then
     shard.entries = shard.entries .. pack(numbers.ENTRY, numbers.DEAD, #died / 2)
   end
-  durations.count(numbers.LATE, begun)
-  durations.count(numbers.RUN, run_times)
-  durations.count(numbers.WAIT, waits)
+  durations.count_late(begun)
+  durations.add(numbers.RUN, run_times)
+  durations.add(numbers.WAIT, waits)
   leases.count_running(running, 0)
   values.in_pieces('ZADD', shard.DONE, finished)
   values.in_pieces('ZADD', shard.DEAD, died)

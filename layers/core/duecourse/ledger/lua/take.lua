@@ -37,7 +37,7 @@ local function take(data, run, due)
   call('ZADD', shard.LEASED, shard.NOW + lease_ms, sid)
   limits.log_claimed(before + 1, 1)
   if due <= shard.NOW then
-    durations.count(numbers.LATE, { [shard.NOW - due] = 1 })
+    durations.count_late({ [shard.NOW - due] = 1 })
   end
   tenants.rehead(tenant)
 end

@@ -9,7 +9,7 @@ local RUN, WAIT, LATE = 6, 38, 70 -- where histograms begin: bucket n has the du
 local LAST_BUCKET, MINUTE = 31, 60000
 local ENTRY, MOST = '>I2I2', 65535 -- the highest number of an entry
 local ONE_ADDED, ONE_RETRIED, ONE_DEAD = '\0\0\0\1', '\0\4\0\1', '\0\5\0\1'
-local LONG = 512 -- bytes from which on entries are summed up
+local LONG, MOST_BYTES = 256, 4000 -- bytes from which on entries are summed up, and of a text that are
 
 -- Puts the field and its value on a list of those that are to be set in meta, or sets it, if there is anything to write.
 function numbers.write(set)
@@ -18,9 +18,9 @@ function numbers.write(set)
   end
   local text = shard.NUMBERS .. shard.entries
   if #text > LONG then
-    local sums, out = {}, { sub(text, 1, 4) }
-    for at = 5, #text - 3, 4 do
-      local place, number = unpack_struct(ENTRY, text, at)
+    local sums, out, bytes = {}, { sub(text, 1, 4) }, { byte(text, 5, MOST_BYTES) } -- each in one go: a call costs more
+    for at = 1, #bytes - 3, 4 do
+      local place, number = bytes[at] * 256 + bytes[at + 1], bytes[at + 2] * 256 + bytes[at + 3]
       sums[place] = (sums[place] or 0) + number
     end
     for place, number in pairs(sums) do
