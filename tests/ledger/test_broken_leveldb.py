@@ -142,7 +142,9 @@ def test_repair_keeps_numbers_over_time_that_can_be_read(folder: Path, lost: byt
     repair(folder, folder.with_name("copy"))
     with level_ledger(folder.with_name("copy")) as ledger:
         [found] = ledger.history_of([SHARD])
-    assert (found.lines["days"], found.minute.by_place) == (([WideLine(20_480, 1, {0: 7})], {0: 60}) if not lost else ([], {}))
+    assert (found.lines["days"], found.minute.by_place) == (
+        ([WideLine(20_480, 1, {0: 7})], {0: 60}) if not lost else ([], {})
+    )
 
 
 def test_another_programs_database_is_known_before_it_is_opened(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """History of a queue in Redis: how large it may be, and that another program's values in its place hold up no task."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import redis
@@ -20,8 +20,8 @@ MOST_BYTES = 4_096
 
 
 @pytest.fixture
-def ledger(redis_client: redis.Redis, clock: HandClock) -> Iterator[Ledger]:
-    yield Ledger(redis_client, travel=clock)
+def ledger(redis_client: redis.Redis, clock: HandClock) -> Ledger:
+    return Ledger(redis_client, travel=clock)
 
 
 def test_a_history_whose_lines_have_every_number_takes_at_most_four_kilobytes(
@@ -45,7 +45,9 @@ def test_a_history_whose_lines_have_every_number_takes_at_most_four_kilobytes(
 GATHERED = re.compile(r"shard\.entries(, added)? = shard\.entries")
 SPOILT: dict[str, Callable[[redis.Redis], object]] = {
     "numbers that are none": lambda client: client.hset(KEYS.meta, "numbers", b"junk of another"),
-    "numbers that are cut off": lambda client: client.hset(KEYS.meta, "numbers", client.hget(KEYS.meta, "numbers")[:-1]),
+    "numbers that are cut off": lambda client: client.hset(
+        KEYS.meta, "numbers", client.hget(KEYS.meta, "numbers")[:-1]
+    ),
     "a key of another type": lambda client: (client.delete(KEYS.history), client.set(KEYS.history, "x")),
     "a text that is cut off": lambda client: client.hset(
         KEYS.history, "minutes", (client.hget(KEYS.history, "minutes") or b"")[:-1]

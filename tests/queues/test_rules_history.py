@@ -1,8 +1,5 @@
 """History of a queue: numbers by minute, hour and day, bounded in size, whose sums are exact."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from duecourse.base.times import DAY_MS
@@ -10,7 +7,6 @@ from duecourse.ledger.operation_types import Delivery
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue_history import (
     COUNTS,
-    HISTOGRAMS,
     HistoryLine,
     HistorySpan,
     QueueHistory,
@@ -152,7 +148,7 @@ def test_a_delivery_that_begins_after_its_deadline_is_dead(ledger: Ledger, clock
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_adds_count_what_they_add(ledger: Ledger, clock: HandClock, times: int) -> None:
+def test_adds_count_what_they_add(ledger: Ledger, times: int) -> None:
     for _ in range(times):
         ledger.add([new("soon"), new("later", delay_ms=LATER_MS)])  # the second time, both are there
         ledger.add([new("alone", delay_ms=2 * LATER_MS)])
@@ -239,17 +235,14 @@ def texts(ledger: Ledger, shard: Shard = SHARD) -> dict[str, int]:
     return {name.decode(): len(text) for name, text in found.items()}
 
 
-def crowd(ledger: Ledger, clock: HandClock, n: int) -> int:
+def crowd(ledger: Ledger, n: int) -> int:
     """A run whose durations are in other buckets than those before; answers how many tasks it ended."""
     ids = [f"{n}-{k}" for k in range(4)]
     ledger.add([new(id) for id in ids])
     tasks: list[Task] = claim(ledger)
     ledger.settle(
         SHARD,
-        [
-            ending(task, Ending.DONE).with_lateness(task, 2 ** ((n * 5 + k * 7) % 32))
-            for k, task in enumerate(tasks)
-        ],
+        [ending(task, Ending.DONE).with_lateness(task, 2 ** ((n * 5 + k * 7) % 32)) for k, task in enumerate(tasks)],
     )
     ledger.sweep(SHARD, retention_ms=0)
     return len(tasks)
@@ -260,7 +253,7 @@ def test_a_history_is_bounded_and_its_sums_stay_exact(ledger: Ledger, clock: Han
     done = 0
     for hour in range(120):
         for _ in range(3):
-            done += crowd(ledger, clock, done)
+            done += crowd(ledger, done)
             clock.advance(MINUTE_MS)
         clock.advance(HOUR_MS - 3 * MINUTE_MS)
         assert sum(texts(ledger).values()) < MOST_BYTES * 3 // 4, hour
@@ -276,8 +269,8 @@ def test_the_newest_lines_keep_their_detail(ledger: Ledger, clock: HandClock) ->
     clock.at = clock.at // DAY_MS * DAY_MS
     done = 0
     for _ in range(120):
-        done += crowd(ledger, clock, done)
-        done += crowd(ledger, clock, done)
+        done += crowd(ledger, done)
+        done += crowd(ledger, done)
         clock.advance(HOUR_MS)
     work(ledger, "closes the last minute")
     lines = [line.numbers.done for line in history(ledger, "7d").lines[-9:]]

@@ -32,9 +32,7 @@ def history(
     api: ApiClient,
     screen: Screen,
     queue: options.QueueName,
-    span: Annotated[
-        str, typer.Option(help=f"Span up to now: {', '.join(SPANS)}.", metavar="SPAN")
-    ] = DEFAULT_SPAN,
+    span: Annotated[str, typer.Option(help=f"Span up to now: {', '.join(SPANS)}.", metavar="SPAN")] = DEFAULT_SPAN,
 ) -> None:
     """Plot what a queue did in the last hour, day, 7 or 90 days, and how late and how long its runs were.
 

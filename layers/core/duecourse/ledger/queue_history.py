@@ -1,27 +1,28 @@
 """History of a queue: its numbers by minute, hour and day, as each shard keeps them, and their sums.
 
 A shard has at most 4 KB of it: an hour of minutes, a week of hours and 90 days of days. The scripts that add, claim and
-end tasks append to `numbers` in its meta: the minute since the epoch, 4 bytes, big-endian, then entries, each the place
-of a number and the number, 2 bytes each. The places of a line are
+end tasks append to `numbers` in its meta (lua/modules/numbers.lua).
+
+    numbers   the minute since the epoch, 4 bytes; then entries, each a place and a number, 2 bytes each, big-endian
+
+Entries of one place add up, and the scripts sum up a long text. The places of a line are
 
     0 added, 1 claimed, 2 done, 3 again, 4 retried, 5 dead
     6 ... 37 run time, 38 ... 69 wait, 70 ... 101 lateness: histograms; bucket n has the durations under 2^n ms, and not
     under half of that; the last has all that are longer too
 
-Entries have a place for each bucket of lateness as ledger/queue.py has it, from 70 on.
+Entries have a place for each bucket of lateness as ledger/queue.py has it, from 70 on. The first script of another
+minute adds them to the lines of the key `history` (lua/modules/lines.lua). It is a hash of `minutes`, `hours` and
+`days`. Each of them is one text, the newest line first.
 
-Entries of one place add up; the scripts sum up a long text (lua/modules/numbers.lua). The first script of another minute
-adds them to the lines of the key `history` (lua/modules/lines.lua). It is a hash of `minutes`, `hours` and `days`. Each
-of them is one text, the newest line first:
+    text      unit of the newest line (minutes, hours or days since the epoch), 4 bytes, big-endian; then lines
+    line      its width in units less 1, plus 128 for each empty unit before it; length of its body; body
+    body      of each place whose number is not 0: four times the number, plus how many places are skipped before it;
+              where these are three or more, plus 3, and how many follows
 
-    the newest line's unit (minutes, hours or days since the epoch), 4 bytes, big-endian
-    of each line: its width in units less 1, plus 128 for each empty unit before it; the length of its body; its body
-    body: of each place whose number is not 0: four times the number, plus how many places are skipped before it; where
-    these are three or more, plus 3, and how many follows
-
-A number of a line is in groups of 7 bits, the lowest first; 128 is added to each byte but the last. Where a text would have
-more bytes than it may, neighbours become one line, the narrowest for their age first. So sums are exact, and detail
-fades with age: a unit of a wide line gets an equal part of it.
+A number of a line is in groups of 7 bits, the lowest first. 128 is added to each byte but the last. Where a text would
+have more bytes than it may, neighbours become one line, the narrowest for their age first. So sums are exact, and
+detail fades with age: a unit of a wide line gets an equal part of it.
 
 Lines that are ahead of the clock, which was put back, count in the current unit. A release that does not know
 these keys leaves them alone.
@@ -79,7 +80,7 @@ Histogram = Mapping[int, int]
 
 def longest_ms(bucket: int) -> int:
     """The longest duration of a bucket, in whole milliseconds."""
-    return 2**bucket - 1
+    return (1 << bucket) - 1
 
 
 @value
@@ -160,13 +161,13 @@ NO_MINUTE = Minute(0, {}, {})
 
 
 class ShardHistory(NamedTuple):
-    """What a shard has: the lines of each field, and the minute that is counted."""
+    """Stored history of a shard: the lines of each field, and the minute that is counted."""
 
     lines: Mapping[str, Sequence[WideLine]]
     minute: Minute
 
 
-EMPTY = ShardHistory({field: () for field in FIELDS}, NO_MINUTE)
+EMPTY = ShardHistory(dict.fromkeys(FIELDS, ()), NO_MINUTE)
 """History of a shard in which nothing has been counted."""
 
 
@@ -184,10 +185,10 @@ def unpack_minute(numbers: bytes | None) -> Minute:
     if len(numbers) % ENTRY.size:
         raise ValueError("the minute is cut off")
     for place, number in ENTRY.iter_unpack(numbers[4:]):
-        if place >= LATE:
-            late[place - LATE] += number
-            place = LATE + min((place - LATE) // PARTS, BUCKETS - 1)
-        by_place[place] += number
+        bucket = place - LATE
+        if bucket >= 0:
+            late[bucket] += number
+        by_place[LATE + min(bucket // PARTS, BUCKETS - 1) if bucket >= 0 else place] += number
     return Minute(int.from_bytes(numbers[:4]), by_place, late)
 
 
@@ -261,4 +262,5 @@ def _numbers(row: Sequence[int]) -> QueueNumbers:
     counts = dict(zip(COUNTS, row, strict=False))
     starts = range(len(COUNTS), PLACES, BUCKETS)
     found = [{bucket: row[start + bucket] for bucket in range(BUCKETS) if row[start + bucket]} for start in starts]
-    return QueueNumbers(**counts, **dict(zip(HISTOGRAMS, found, strict=True)))
+    run_time, wait, lateness = found
+    return QueueNumbers(**counts, run_time=run_time, wait=wait, lateness=lateness)

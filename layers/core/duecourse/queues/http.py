@@ -54,8 +54,8 @@ from duecourse.ledger.queue_history import (
     HISTOGRAMS,
     Histogram,
     HistorySpan,
-    QueueNumbers,
     QueueHistory,
+    QueueNumbers,
     duration_quantile,
 )
 from duecourse.ledger.task import Status

@@ -21,8 +21,8 @@ from duecourse.ledger.operation_types import (
 )
 from duecourse.ledger.operations.base import LedgerBase, ScriptRequest, ScriptRunner
 from duecourse.ledger.queue import SLOT_MS, SLOTS, QueueChanges, QueueSettings, Stats, apply_changes, check_split, share
-from duecourse.ledger.queue_history import FIELDS as HISTORY
 from duecourse.ledger.queue_history import EMPTY, MINUTE_MS, NO_MINUTE, ShardHistory, unpack_history, unpack_minute
+from duecourse.ledger.queue_history import FIELDS as HISTORY
 from duecourse.ledger.script_calls import Request
 from duecourse.ledger.script_codec import Argument, SweepAnswer
 from duecourse.ledger.task import DEFAULT_TENANT, Shard
@@ -174,9 +174,7 @@ class QueueOperations(LedgerBase):
         """Numbers of each shard over time (ledger/queue_history.py); empty where another program has damaged them."""
         every = [self._runner.keys(shard) for shard in shards]
         reads = [
-            command
-            for keys in every
-            for command in (("HMGET", keys.history, *HISTORY), ("HGET", keys.meta, "numbers"))
+            command for keys in every for command in (("HMGET", keys.history, *HISTORY), ("HGET", keys.meta, "numbers"))
         ]
         found = self._scripts.read(*reads) if reads else []
         return list(map(_history, shards, found[::2], found[1::2]))
@@ -185,14 +183,12 @@ class QueueOperations(LedgerBase):
 def _history(shard: Shard, texts: Sequence[bytes | None], numbers: bytes | None) -> ShardHistory:
     try:
         return unpack_history(texts, numbers)
-    except ValueError as error:
-        log.error("%s: the history cannot be read, and is left out: %s", shard, error)
+    except ValueError:
+        log.exception("%s: the history cannot be read, and is left out", shard)
         return EMPTY
 
 
-def _lateness(
-    now: int, counts: Mapping[bytes, bytes], newest: bytes | None, numbers: bytes | None
-) -> dict[int, int]:
+def _lateness(now: int, counts: Mapping[bytes, bytes], newest: bytes | None, numbers: bytes | None) -> dict[int, int]:
     """Runs by bucket in the slots that are not over, and in the minute that is counted.
 
     A slot's number is taken again an hour later.

@@ -9,7 +9,7 @@ local RUN, WAIT, LATE = 6, 38, 70 -- where histograms begin: bucket n has the du
 local LAST_BUCKET, MINUTE = 31, 60000
 local ENTRY, MOST = '>I2I2', 65535 -- the highest number of an entry
 local ONE_ADDED, ONE_RETRIED, ONE_DEAD = '\0\0\0\1', '\0\4\0\1', '\0\5\0\1'
-local LONG, MOST_BYTES = 256, 4000 -- bytes from which on entries are summed up, and of a text that are
+local LONG, MOST_BYTES = 512, 4000 -- bytes from which on entries are summed up, and of a text that are
 
 -- Puts the field and its value on a list of those that are to be set in meta, or sets it, if there is anything to write.
 function numbers.write(set)
