@@ -58,11 +58,13 @@ def half(pattern: str) -> Callable[[Path], None]:
     return cut
 
 
-def flipped(pattern: str) -> Callable[[Path], None]:
+def flipped(pattern: str, after: bytes = b"") -> Callable[[Path], None]:
+    """Another byte than there was: soon after some bytes, where they come last, else in the first half."""
+
     def flip(folder: Path) -> None:
         path = one(folder, pattern)
         data = bytearray(path.read_bytes())
-        data[len(data) // 3] ^= 0xFF
+        data[data.rindex(after) + len(after) + 4 if after else len(data) // 3] ^= 0xFF
         path.write_bytes(data)
 
     return flip
@@ -80,7 +82,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "no log": without("*.log"),
     "table cut": half("*.ldb"),
     "table flipped": flipped("*.ldb"),
-    "log flipped": flipped("*.log"),
+    "log flipped": flipped("*.log", after=b"numbers"),
     "MANIFEST flipped": flipped("MANIFEST-*"),
 }
 WHOLE = {"no CURRENT", "CURRENT overwritten", "no MANIFEST", "MANIFEST flipped", "log flipped"}
@@ -132,6 +134,12 @@ def test_repair_finds_tasks_whose_shard_and_layout_are_lost(folder: Path) -> Non
     assert repair(folder, folder.with_name("copy")).tasks == TASKS
     with level_ledger(folder.with_name("copy")) as ledger:
         assert ledger.shards() == [SHARD]
+
+
+def test_repair_leaves_out_a_task_whose_name_is_damaged(folder: Path) -> None:
+    with plyvel.DB(str(folder)) as database:
+        database.put(next(name for name, _ in database if b":tasks" in name) + b"\xce", b"record")
+    assert repair(folder, folder.with_name("copy")).tasks == TASKS
 
 
 @pytest.mark.parametrize("lost", [b"\xff\xff\xff", b""], ids=["damaged", "whole"])

@@ -370,7 +370,7 @@ def test_an_export_with_records_of_another_version_is_rejected_whole(
     redis_client: redis.Redis, elsewhere: redis.Redis, version: int
 ) -> None:
     add(ledger_of(redis_client), delay_ms=LATER_MS)
-    head, queue, task, end = lines_of(redis_client)
+    head, queue, _, task, end = lines_of(redis_client)
     told = json.loads(task)
     record = b64decode(told["task"]["record"])
     told["task"]["record"] = b64encode(bytes([version]) + record[1:]).decode()

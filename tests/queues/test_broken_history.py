@@ -43,6 +43,22 @@ def test_a_history_whose_lines_have_every_number_takes_at_most_four_kilobytes(
 
 
 GATHERED = re.compile(r"shard\.entries(, added)? = shard\.entries")
+
+
+def test_a_number_of_a_minute_that_no_entry_holds_is_in_several(
+    ledger: Ledger, redis_client: redis.Redis, clock: HandClock
+) -> None:
+    work(ledger, "before")
+    minute = redis_client.hget(KEYS.meta, "numbers")[:4]
+    redis_client.hset(KEYS.meta, "numbers", minute + b"\0\2\xff\xff" * 200)  # 200 times 65,535 done
+    work(ledger, "after")
+    assert redis_client.hstrlen(KEYS.meta, "numbers") > 800
+    assert total(ledger, "1h")["done"] == 200 * 65_535 + 1
+    clock.advance(MINUTE_MS)
+    work(ledger, "another")
+    assert total(ledger, "1h")["done"] == 200 * 65_535 + 2
+
+
 SPOILT: dict[str, Callable[[redis.Redis], object]] = {
     "numbers that are none": lambda client: client.hset(KEYS.meta, "numbers", b"junk of another"),
     "numbers that are cut off": lambda client: client.hset(

@@ -13,12 +13,14 @@ from duecourse.ledger.queue_history import (
     QueueNumbers,
     history_of,
 )
-from duecourse.ledger.task import Ending, Shard, Task
+from duecourse.ledger.task import Ending, OnDuplicate, Shard, Task
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, claim, claim_one, ending, lease_of, new, settle
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 MOST_BYTES = 4_096
+LONG = 512
+"""Bytes from which on the numbers of a minute are summed up: of lua/modules/numbers.lua."""
 
 
 def history(ledger: Ledger, span: HistorySpan = "1h", queue: str = "default") -> QueueHistory:
@@ -131,6 +133,14 @@ def test_a_lease_that_lapses_is_a_retry_and_at_last_a_death(ledger: Ledger, cloc
     assert total(ledger) == {"added": 1, "claimed": 3, "retried": 2, "dead": 1}
 
 
+def test_a_replacement_of_a_task_that_fails_for_good_is_no_death(ledger: Ledger) -> None:
+    task = claim_one(ledger)
+    ledger.add([new("a", delay_ms=LATER_MS, on_duplicate=OnDuplicate.REPLACE)])
+    settle(ledger, task, Ending.DROP)
+    assert total(ledger) == {"added": 2, "claimed": 1}
+    assert history(ledger).total.run_time == {0: 1}
+
+
 def test_a_task_that_expires_unclaimed_is_dead(ledger: Ledger, clock: HandClock) -> None:
     ledger.add([new("a", deadline_ms=1)])
     clock.advance(2)
@@ -156,8 +166,6 @@ def test_adds_count_what_they_add(ledger: Ledger, times: int) -> None:
 
 
 def test_a_replacement_counts_and_a_debounce_does_not(ledger: Ledger) -> None:
-    from duecourse.ledger.task import OnDuplicate
-
     ledger.add([new("a", delay_ms=LATER_MS)])
     ledger.add([new("a", delay_ms=LATER_MS, on_duplicate=OnDuplicate.REPLACE)])
     ledger.add([new("a", delay_ms=LATER_MS, on_duplicate=OnDuplicate.DEBOUNCE)])
@@ -235,6 +243,12 @@ def texts(ledger: Ledger, shard: Shard = SHARD) -> dict[str, int]:
     return {name.decode(): len(text) for name, text in found.items()}
 
 
+def numbers_of(ledger: Ledger, shard: Shard = SHARD) -> bytes:
+    """The numbers of the current minute, as they are kept."""
+    [found] = ledger._scripts.read(("HGET", ledger._runner.keys(shard).meta, "numbers"))
+    return bytes(found)
+
+
 def crowd(ledger: Ledger, n: int) -> int:
     """A run whose durations are in other buckets than those before; answers how many tasks it ended."""
     ids = [f"{n}-{k}" for k in range(4)]
@@ -277,7 +291,30 @@ def test_the_newest_lines_keep_their_detail(ledger: Ledger, clock: HandClock) ->
     assert lines == [8] * 8 + [1]
 
 
-# A clock that is wrong, keys that are damaged.
+def test_a_busy_minute_is_bounded_too(ledger: Ledger, clock: HandClock) -> None:
+    clock.at = clock.at // MINUTE_MS * MINUTE_MS
+    for n in range(200):
+        work(ledger, f"t{n}", late_ms=n % 7)
+        assert len(numbers_of(ledger)) <= LONG
+    assert total(ledger) == dict.fromkeys(["added", "claimed", "done"], 200)
+    assert sum(history(ledger).total.lateness.values()) == 200
+
+
+def test_lines_that_are_older_than_their_span_are_dropped(ledger: Ledger, clock: HandClock) -> None:
+    for _ in range(3):
+        for n in range(20):
+            work(ledger, f"{clock.now()}-{n}", late_ms=2**n)
+            clock.advance(MINUTE_MS)
+        clock.advance(8 * DAY_MS)
+        work(ledger, f"{clock.now()}")
+        clock.advance(MINUTE_MS)
+        work(ledger, f"{clock.now()}")
+        [found] = ledger.history_of([SHARD])
+        assert [len(found.lines[field]) for field in ("minutes", "hours")] == [1, 1]
+    assert total(ledger, "90d")["done"] == 66
+
+
+# A clock that is wrong.
 
 
 @pytest.mark.parametrize("back_ms", [1, MINUTE_MS, 30 * MINUTE_MS, 3 * DAY_MS])

@@ -120,7 +120,10 @@ def _recount(client: EmbeddedRedis, keys: Keys) -> None:
     The version of its records is written again: no script runs in a shard that has lost it.
     """
     found = client.execute_command("HGETALL", keys.tasks)
-    names = {name.decode(errors="replace"): data for name, data in found.items()}
+    for name in [name for name in found if not name.isascii()]:  # no id has such a letter: the name is damaged
+        client.execute_command("HDEL", keys.tasks, name)
+        del found[name]
+    names = {name.decode(): data for name, data in found.items()}
     records = {name: data for name, data in names.items() if APART not in name}
     needed = {body_field(name.removesuffix(SUCCESSOR), data) for name, data in records.items()}
     bodies = {name for name in names if APART in name}
