@@ -156,7 +156,10 @@ def test_numbers_over_time_add_up_to_what_they_were(
     ledger = Ledger(redis_client, sharding=Sharding({"default": to}), travel=clock)
     after = [history_of("default", span, ledger.history_of(every(to)), clock.now()) for span in spans]
     assert after == before
-    assert not any(redis_client.exists(keys_of("duecourse", shard).history) for shard in every(was)[to:])
+    for shard in every(was)[to:]:
+        keys = keys_of("duecourse", shard)
+        assert not redis_client.exists(keys.history)
+        assert not redis_client.hexists(keys.meta, "numbers")
 
 
 def test_a_cluster_is_resharded_from_node_to_node(cluster: ClusterServers) -> None:

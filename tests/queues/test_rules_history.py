@@ -16,6 +16,7 @@ from duecourse.ledger.queue_history import (
 from duecourse.ledger.task import Ending, OnDuplicate, Shard, Task
 from tests.support.clock import HandClock
 from tests.support.ledger import LATER_MS, LEASE_MS, SHARD, claim, claim_one, ending, lease_of, new, settle
+from tests.support.schedules import fire, put
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 MOST_BYTES = 4_096
@@ -185,6 +186,49 @@ def test_numbers_are_in_the_line_of_their_minute(ledger: Ledger, clock: HandCloc
     assert line.at == clock.now() // MINUTE_MS * MINUTE_MS
 
 
+LONG_LEASE_MS = 60 * MINUTE_MS
+
+
+def by_minute(ledger: Ledger) -> list[dict[str, int]]:
+    """Counts of the minutes in which there are any, the oldest first."""
+    return [found for line in history(ledger).lines if (found := counts(line.numbers))]
+
+
+def test_an_add_a_claim_and_a_settle_count_in_their_own_minutes(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new("a")])
+    clock.advance(MINUTE_MS)
+    [task] = claim(ledger, lease_ms=LONG_LEASE_MS)
+    clock.advance(MINUTE_MS)
+    settle(ledger, task, Ending.DONE)
+    assert by_minute(ledger) == [{"added": 1}, {"claimed": 1}, {"done": 1}]
+    clock.advance(MINUTE_MS)
+    ledger.add([new("b", delay_ms=10 * MINUTE_MS)])
+    ledger.add([new("c", delay_ms=11 * MINUTE_MS)])
+    clock.advance(MINUTE_MS)
+    ledger.add([new("d", delay_ms=11 * MINUTE_MS)])
+    assert by_minute(ledger) == [{"added": 1}, {"claimed": 1}, {"done": 1}, {"added": 2}, {"added": 1}]
+
+
+def test_a_take_a_begin_a_lapse_and_an_occurrence_count_in_their_own_minutes(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new("a"), new("b", kind="report")])
+    clock.advance(MINUTE_MS)
+    assert ledger.take("default", "a", lease_ms=LONG_LEASE_MS)
+    clock.advance(MINUTE_MS)
+    [task] = ledger.claim(SHARD, 9, lease_ms=1, deliveries={"report": Delivery("lambda:r", 1, LONG_LEASE_MS)}).tasks
+    clock.advance(MINUTE_MS)
+    ledger.begin(SHARD, [lease_of(task)], 1_000, [bytes(8)])
+    waits = [line.numbers.wait for line in history(ledger).lines[-4:]]
+    assert waits == [{}, {}, {}, {16: 1}]
+    clock.advance(MINUTE_MS)
+    for _ in range(2):  # what lapsed unattended gets some seconds more
+        ledger.sweep(SHARD, retention_ms=DAY_MS)
+        clock.advance(10_000)
+    put(ledger, at=clock.now())
+    clock.advance(MINUTE_MS)
+    fire(ledger)
+    assert by_minute(ledger) == [{"added": 2}, {"claimed": 1}, {"claimed": 1}, {"retried": 1}, {"added": 1}]
+
+
 @pytest.mark.parametrize(
     ("span", "unit_ms", "kept"),
     [("1h", MINUTE_MS, 60), ("1d", HOUR_MS, 24), ("7d", HOUR_MS, 168), ("90d", DAY_MS, 90)],
@@ -282,13 +326,18 @@ def test_a_history_is_bounded_and_its_sums_stay_exact(ledger: Ledger, clock: Han
 def test_the_newest_lines_keep_their_detail(ledger: Ledger, clock: HandClock) -> None:
     clock.at = clock.at // DAY_MS * DAY_MS
     done = 0
-    for _ in range(120):
-        done += crowd(ledger, done)
-        done += crowd(ledger, done)
+    for _ in range(100):
+        for _ in range(4):
+            done += crowd(ledger, done)
         clock.advance(HOUR_MS)
     work(ledger, "closes the last minute")
-    lines = [line.numbers.done for line in history(ledger, "7d").lines[-9:]]
-    assert lines == [8] * 8 + [1]
+    lines = history(ledger, "7d").lines
+    assert [line.numbers.done for line in lines[-7:]] == [16] * 6 + [1]
+    [found] = ledger.history_of([SHARD])
+    widths = [line.width for line in found.lines["hours"]]
+    assert widths[0] == 1
+    assert max(widths) > 2
+    assert widths.index(max(widths)) > len(widths) // 2, "the widest are among the older ones"
 
 
 def test_a_busy_minute_is_bounded_too(ledger: Ledger, clock: HandClock) -> None:

@@ -38,9 +38,6 @@ local function add_body(numbers_of, body)
       skipped, at = number_at(body, at)
     end
     place = place + skipped + 1
-    if place >= PLACES then
-      error('no line has such a number')
-    end
     numbers_of[place] = (numbers_of[place] or 0) + math.floor(number / 4)
   end
 end
@@ -228,8 +225,8 @@ local function line_of(entries)
   return numbers_of, late
 end
 
-local function add_minute(minute)
-  local was = math.min((unpack_struct('>I4', shard.NUMBERS)), (unpack_struct('>I4', minute)))
+local function add_minute()
+  local was = unpack_struct('>I4', shard.NUMBERS)
   local numbers_of, late = line_of(shard.NUMBERS)
   count_late(was, late)
   local texts, written = call('HMGET', shard.HISTORY, unpack(NAMES)), {}
@@ -240,11 +237,11 @@ local function add_minute(minute)
   call('HSET', shard.HISTORY, unpack(written))
 end
 
--- Adds the minute that was counted last to the lines, and begins another. Where the clock was put back, both are the
--- same. What another program has left in the place of numbers is forgotten: it may hold up no task.
+-- Adds the minute that was counted last to the lines, and begins another. What another program has left in the place of
+-- numbers is forgotten: it may hold up no task.
 function lines.close(minute)
   if #shard.NUMBERS > 4 then
-    if not pcall(add_minute, minute) then
+    if not pcall(add_minute) then
       call('DEL', shard.HISTORY)
     end
     call('HSET', shard.META, 'numbers', minute)
