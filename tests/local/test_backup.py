@@ -129,6 +129,15 @@ def test_numbers_over_time_are_restored_once(redis_client: redis.Redis, elsewher
     assert sum(line.by_place[0] for one in now.history_of(now.shards()) for line in one.lines["days"]) >= 7
 
 
+def test_numbers_over_time_of_a_shard_that_is_not_there_are_left_out(
+    redis_client: redis.Redis, elsewhere: redis.Redis
+) -> None:
+    filled(redis_client)
+    Ledger(elsewhere).add([new("here", queue="many", delay_ms=LATER_MS)])
+    restore(elsewhere, lines_of(redis_client))
+    assert sorted(Ledger(elsewhere).shards()) == [Shard("default"), Shard("many")]
+
+
 def test_a_task_that_was_running_runs_again(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
     ledger = ledger_of(redis_client)
     ledger.add([new("a"), new("b", payload=LARGE)])

@@ -189,9 +189,10 @@ def test_numbers_are_in_the_line_of_their_minute(ledger: Ledger, clock: HandCloc
 LONG_LEASE_MS = 60 * MINUTE_MS
 
 
-def by_minute(ledger: Ledger) -> list[dict[str, int]]:
-    """Counts of the minutes in which there are any, the oldest first."""
-    return [found for line in history(ledger).lines if (found := counts(line.numbers))]
+def by_minute(ledger: Ledger) -> dict[int, dict[str, int]]:
+    """Counts by how many minutes ago, of the minutes in which there are any."""
+    lines = enumerate(reversed(history(ledger).lines))
+    return {ago: found for ago, line in lines if (found := counts(line.numbers))}
 
 
 def test_an_add_a_claim_and_a_settle_count_in_their_own_minutes(ledger: Ledger, clock: HandClock) -> None:
@@ -200,13 +201,13 @@ def test_an_add_a_claim_and_a_settle_count_in_their_own_minutes(ledger: Ledger, 
     [task] = claim(ledger, lease_ms=LONG_LEASE_MS)
     clock.advance(MINUTE_MS)
     settle(ledger, task, Ending.DONE)
-    assert by_minute(ledger) == [{"added": 1}, {"claimed": 1}, {"done": 1}]
+    assert by_minute(ledger) == {2: {"added": 1}, 1: {"claimed": 1}, 0: {"done": 1}}
     clock.advance(MINUTE_MS)
     ledger.add([new("b", delay_ms=10 * MINUTE_MS)])
     ledger.add([new("c", delay_ms=11 * MINUTE_MS)])
     clock.advance(MINUTE_MS)
     ledger.add([new("d", delay_ms=11 * MINUTE_MS)])
-    assert by_minute(ledger) == [{"added": 1}, {"claimed": 1}, {"done": 1}, {"added": 2}, {"added": 1}]
+    assert by_minute(ledger) == {4: {"added": 1}, 3: {"claimed": 1}, 2: {"done": 1}, 1: {"added": 2}, 0: {"added": 1}}
 
 
 def test_a_take_a_begin_a_lapse_and_an_occurrence_count_in_their_own_minutes(ledger: Ledger, clock: HandClock) -> None:
@@ -226,7 +227,8 @@ def test_a_take_a_begin_a_lapse_and_an_occurrence_count_in_their_own_minutes(led
     put(ledger, at=clock.now())
     clock.advance(MINUTE_MS)
     fire(ledger)
-    assert by_minute(ledger) == [{"added": 2}, {"claimed": 1}, {"claimed": 1}, {"retried": 1}, {"added": 1}]
+    once = [{"claimed": 1}, {"claimed": 1}, {"retried": 1}, {"added": 1}]
+    assert by_minute(ledger) == {5: {"added": 2}, **dict(zip((4, 3, 1, 0), once, strict=True))}
 
 
 @pytest.mark.parametrize(

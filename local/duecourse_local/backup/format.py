@@ -1,5 +1,4 @@
-"""Lines of an export, each a JSON object with one member: head, queues, seal keys, schedule files,
-histories of queues, tasks, end."""
+"""Lines of an export, each a JSON object with one member: a head, what a ledger has, tasks, an end."""
 
 import json
 import re

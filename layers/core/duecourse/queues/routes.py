@@ -53,7 +53,7 @@ def get_queue(queue: QueueInPath) -> http.QueueAnswer:
 @router.get("/queues/<queue>/history")
 @needs(Role.OPERATOR)
 @rejects(QueueNotFound)
-def get_history(
+def queue_history(
     queue: QueueInPath,
     span: Annotated[
         HistorySpan,
