@@ -27,6 +27,11 @@ setup: .venv/.ready ## a .venv in this folder, from pinned requirements
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+setup-browser: ## the Chromium that tests look at the operators' page with (Debian's, where this is root)
+	@for name in chromium chromium-browser google-chrome google-chrome-stable chrome; do command -v $$name >/dev/null && exit 0; done; \
+	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null && { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends chromium; } >/dev/null 2>&1; then exit 0; fi; \
+	echo "setup-browser: NO BROWSER: the operators' page is not tested in one. Install Chromium: apt-get install chromium" >&2
+
 demo: setup ## the whole story with real parts, in under a minute
 	@.venv/bin/duecourse demo
 
@@ -178,4 +183,4 @@ e2e: deployable ## the same against AWS_ENDPOINT_URL, or an account (DUECOURSE_E
 	@rm .venv-localstack/amplify-dynamodb-simulator-2.9.30.tgz
 	@touch $@
 
-.PHONY: deployable localstack e2e sam sam-test help setup rabbitmq demo up test test-matrix test-all check checks $(CHECKS:%=check-%) audit wheel reference fix bench bench-peers bench-report
+.PHONY: deployable localstack e2e sam sam-test help setup setup-browser rabbitmq demo up test test-matrix test-all check checks $(CHECKS:%=check-%) audit wheel reference fix bench bench-peers bench-report

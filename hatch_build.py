@@ -9,7 +9,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PRODUCT = "local/duecourse_local/project/own_functions.py"
+PRODUCT = "local/duecourse_local/project/template_marks.py"
 INTO = {"wheel": "duecourse_local/bundle/", "sdist": ""}
 LINKER = "layers/core/lua_linker.py"
 LINKED = "duecourse/ledger/linked"

@@ -1,5 +1,5 @@
 # How every layer is built, for one architecture: pinned wheels as bytecode alone, and PACKAGE where there is one, with its
-# bytecode and without its test kit, which no function runs.
+# bytecode and without its test kit and its operators' page, which no function runs.
 #
 # sam runs `make build-<layer>` with ARTIFACTS_DIR set and no word about the architecture, in the folder that the template's
 # Metadata names: platforms/<architecture>. By hand: make -C layers/core build-CoreLayer ARCH=x86_64 ARTIFACTS_DIR=/some/folder
@@ -27,7 +27,7 @@ rm -rf "$(ARTIFACTS_DIR)/python/bin"
 $(compile) -b "$(ARTIFACTS_DIR)/python"
 find "$(ARTIFACTS_DIR)/python" -name '*.py' -delete
 $(if $(PACKAGE),cp -R "$(HERE)$(PACKAGE)" "$(ARTIFACTS_DIR)/python/")
-$(if $(PACKAGE),rm -rf "$(ARTIFACTS_DIR)/python/$(PACKAGE)/testing")
+$(if $(PACKAGE),rm -rf $(foreach room,testing page,"$(ARTIFACTS_DIR)/python/$(PACKAGE)/$(room)"))
 find "$(ARTIFACTS_DIR)/python" -name __pycache__ -prune -exec rm -rf {} +
 $(if $(PACKAGE),$(compile) "$(ARTIFACTS_DIR)/python/$(PACKAGE)")
 endef

@@ -25,7 +25,7 @@ from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.sharding import Sharding
 from duecourse.settings import parse
-from duecourse_local.cli.rabbitmq import RabbitMq
+from duecourse_local.harness.rabbitmq_server import RabbitMq
 from tests.support import open_sockets
 from tests.support.api import Api
 from tests.support.bridges import BellSetter, Recorder, bell_setter

@@ -2,8 +2,11 @@
 
 from typing import Any
 
-from duecourse.app import App, Handler
-from duecourse.routes import api, serve
+from duecourse.base.cold_imports import lasting
+
+with lasting():
+    from duecourse.app import App, Handler
+    from duecourse.routes import api, serve
 
 __all__ = ["api", "handler"]
 

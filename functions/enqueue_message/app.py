@@ -3,10 +3,13 @@
 import logging
 from typing import Any
 
-from duecourse.app import App, Handler
-from duecourse.base.event_reader import batch_answer, read_each
-from duecourse.base.metrics import IntakeLine, measure
-from duecourse.tasks.http import parse_message
+from duecourse.base.cold_imports import lasting
+
+with lasting():
+    from duecourse.app import App, Handler
+    from duecourse.base.event_reader import batch_answer, read_each
+    from duecourse.base.metrics import IntakeLine, measure
+    from duecourse.tasks.http import parse_message
 
 log = logging.getLogger("duecourse.enqueue_message")
 

@@ -3,11 +3,14 @@
 import logging
 from typing import Any
 
-from duecourse.app import App, Handler
-from duecourse.base.metrics import RungLine, WarmLine, measure
-from duecourse.ledger.task import cut_detail
-from duecourse.ledger.watched_keys import show
-from duecourse.ringing.bridge_event import read_rings, read_warm_up, shards_of
+from duecourse.base.cold_imports import lasting
+
+with lasting():
+    from duecourse.app import App, Handler
+    from duecourse.base.metrics import RungLine, WarmLine, measure
+    from duecourse.ledger.task import cut_detail
+    from duecourse.ledger.watched_keys import show
+    from duecourse.ringing.bridge_event import read_rings, read_warm_up, shards_of
 
 log = logging.getLogger("duecourse.on_expired")
 

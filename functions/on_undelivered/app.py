@@ -10,8 +10,8 @@ from duecourse.base.metrics import UndeliveredLine, measure
 from duecourse.errors import StoreUnavailable
 from duecourse.ledger.task import STEP_MS, cut_detail
 from duecourse.running.leases import settle_failure
+from duecourse.running.received_tasks import pauses
 from duecourse.running.task_event import Failure, read_failure
-from duecourse.running.work import pauses
 
 log = logging.getLogger("duecourse.on_undelivered")
 

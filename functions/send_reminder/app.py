@@ -1,9 +1,12 @@
 """The kind `reminder`: sends one message to one recipient a task."""
 
-from duecourse import Task
-from duecourse.app import App
-from duecourse.ledger.task import Outcome
-from duecourse.task_handlers import app_task_handler
+from duecourse.base.cold_imports import lasting
+
+with lasting():
+    from duecourse import Task
+    from duecourse.app import App
+    from duecourse.ledger.task import Outcome
+    from duecourse.task_handlers import app_task_handler
 
 
 @app_task_handler

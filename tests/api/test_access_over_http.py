@@ -10,9 +10,9 @@ from duecourse.api.authorization import Role
 from duecourse.app import PROCESS
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse_local.errors import HarnessError
-from duecourse_local.harness.aws import access
-from duecourse_local.harness.aws.access import Auth
+from duecourse_local.harness.aws import authorizer
 from duecourse_local.harness.aws.account import ACCOUNT
+from duecourse_local.harness.aws.authorizer import Auth
 from duecourse_local.harness.options import Options
 from duecourse_local.harness.stack import Stack
 from tests.support.authenticated_stack import ACME, AuthenticatedStack, authenticated_stack
@@ -93,7 +93,7 @@ def test_a_caller_without_a_role_reads_the_documents_alone(stage: AuthenticatedS
 
 
 def test_the_keys_are_for_their_owner_alone(stage: AuthenticatedStack) -> None:
-    access.tokens(stage.folder), access.signatures(stage.folder)
+    authorizer.tokens(stage.folder), authorizer.signatures(stage.folder)
     folder = stage.folder / "auth"
     assert folder.stat().st_mode & 0o777 == 0o700
     modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}

@@ -11,9 +11,9 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from duecourse_local.harness.aws import access
-from duecourse_local.harness.aws.access import Auth
+from duecourse_local.harness.aws import authorizer
 from duecourse_local.harness.aws.account import REGION
+from duecourse_local.harness.aws.authorizer import Auth
 from tests.support.authenticated_stack import ACME, AuthenticatedStack, authenticated_stack
 from tests.support.commands import in_this_process
 from tests.support.requests import WEBHOOK
@@ -28,7 +28,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuthenticatedSta
 
 
 def headers_of(stage: AuthenticatedStack, target: str = "/tasks", text: str | None = None) -> dict[str, str]:
-    by = access.signatures(stage.folder).issue(ACME.name)
+    by = authorizer.signatures(stage.folder).issue(ACME.name)
     return stage.signed(by, "GET" if text is None else "POST", target, text, {"content-type": "application/json"})
 
 
@@ -64,7 +64,7 @@ def test_what_a_proof_is_made_of_cannot_be_exchanged(stage: AuthenticatedStack, 
 
 
 def test_keys_of_another_machine_are_unknown(stage: AuthenticatedStack, tmp_path: Path) -> None:
-    stranger = access.signatures(tmp_path).issue(ACME.name)
+    stranger = authorizer.signatures(tmp_path).issue(ACME.name)
     assert stage.send("GET", "/tasks", None, stage.signed(stranger, "GET", "/tasks", None, {})).status == 403
 
 
@@ -96,6 +96,6 @@ class _SignedAt(SigV4Auth):
 @pytest.mark.parametrize(("off_s", "status"), [(0, 200), (-200, 200), (-900, 403), (900, 403)])
 def test_a_signature_is_for_five_minutes(stage: AuthenticatedStack, off_s: float, status: int) -> None:
     request = AWSRequest("GET", f"{stage.api}/tasks")
-    by = Credentials(*access.signatures(stage.folder).issue(ACME.name))
+    by = Credentials(*authorizer.signatures(stage.folder).issue(ACME.name))
     _SignedAt(by, time.time() + off_s).add_auth(request)
     assert stage.send("GET", "/tasks", None, dict(request.headers.items())).status == status

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from duecourse_local.harness.aws import access
-from duecourse_local.harness.aws.access import AUDIENCE, ISSUER, Auth
+from duecourse_local.harness.aws import authorizer
+from duecourse_local.harness.aws.authorizer import AUDIENCE, ISSUER, Auth
 from tests.support.authenticated_stack import AuthenticatedStack, authenticated_stack
 from tests.support.commands import in_this_process
 
@@ -47,7 +47,7 @@ def sent(stage: AuthenticatedStack, token: str) -> int:
 
 def signed(stage: AuthenticatedStack, **claims: Any) -> str:
     every = GOOD | {"exp": now() + 60} | claims
-    return access.tokens(stage.folder).signed({name: one for name, one in every.items() if one is not None})
+    return authorizer.tokens(stage.folder).signed({name: one for name, one in every.items() if one is not None})
 
 
 @pytest.mark.parametrize("more", [{}, {"aud": ["a", AUDIENCE]}, {"aud": None, "client_id": AUDIENCE}, {"nbf": 0}])
@@ -61,7 +61,7 @@ def test_a_wrong_one_is_not(stage: AuthenticatedStack, name: str) -> None:
 
 
 def test_one_of_another_key_is_not(stage: AuthenticatedStack, tmp_path: Path) -> None:
-    stranger = access.tokens(tmp_path).signed(GOOD | {"exp": now() + 60})
+    stranger = authorizer.tokens(tmp_path).signed(GOOD | {"exp": now() + 60})
     assert sent(stage, stranger) == 401
 
 

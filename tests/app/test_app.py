@@ -151,7 +151,7 @@ def test_a_functions_worker_runs_its_one_kind_whatever_the_tasks_is_called(app: 
     ledger.add([new("a", kind="this"), new("b", kind="that")])
     ran: list[Task] = []
     leased = ledger.claim(SHARD, 2, lease_ms=30_000).tasks
-    assert app.worker(app.runner(lambda _kind: ran.append), ample).work(leased)["done"] == 2
+    assert app.received_tasks(app.runner(lambda _kind: ran.append), ample).work(leased)["done"] == 2
     assert {task.kind for task in ran} == {"this", "that"}
 
 

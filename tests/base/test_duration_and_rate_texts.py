@@ -15,7 +15,7 @@ from duecourse.api.router import DOCUMENT
 from duecourse.api.watched_keys import WatchSetting
 from duecourse.base.times import parse_duration
 from duecourse.calls.request_and_answer import duration_ms
-from duecourse.client.settings import read_settings
+from duecourse.client.keyword_settings import read_settings
 from duecourse.errors import DuecourseError
 from duecourse.ledger.task import NewTask
 from duecourse.queries.http import AskQuery

@@ -10,7 +10,7 @@ from duecourse import Client
 from duecourse.api.credential_secrets import read_secret
 from duecourse.api.fields import Strict, read
 from duecourse.base.hints import near_name
-from duecourse.client.settings import read_settings
+from duecourse.client.keyword_settings import read_settings
 from duecourse.errors import InvalidInput, InvalidSettings
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.schedules.file_text import parse_file

@@ -62,6 +62,7 @@ VALUES: list[Any] = [
     RetryPolicy(),
     DueTask("a", START),
     AddResult(TASK, True),
+    AddResult.deferred(AddResult(replace(TASK, id="report-43"), False), created=True),
     Listed([TASK], None),
     Many(3, None),
     SETTINGS,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.bench import first_call, first_line, lateness, ledger, schedules, scripts, travel, users
+from tests.bench import first_call, first_line, lateness, ledger, schedules, scripts, slow_target, travel, users
 from tests.bench.peers import rows
 from tests.bench.stage import Section, at_both, at_one
 
@@ -90,6 +90,13 @@ The time is from a task's due time to the first line of its function, through th
 invocations lie between: `on_expired`, then the function. The rest is under a millisecond. The first tasks are one
 observation each.""",
         at_one(first_line.figures),
+    ),
+    "slow_target": Section(
+        "A function that is slower than its tasks come",
+        """\
+The function runs one invocation at a time, and has six seconds to begin what it is handed. An invocation runs its
+ten tasks at the same time. The ratio is of each fifth of the backlog, one after another.""",
+        at_one(slow_target.figures),
     ),
     "first_call": Section(
         "A cold start",

@@ -10,7 +10,7 @@ from duecourse import errors
 from duecourse.ledger.api_query import KNOWN, Known, Query, QueryState, QueryStatus, limits_of, queue_of
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.operation_types import Result, Results
-from duecourse.ledger.operations.records import InFlight
+from duecourse.ledger.operations.namespace_records import InFlight
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import (
     DEFAULT_TENANT,

@@ -20,16 +20,14 @@ from duecourse import (
 )
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.operation_types import AddReply
-from duecourse.ledger.task import NewTask
-from tests.client.test_client import STANDUP
+from duecourse.ledger.task import AddResult, NewTask
 from tests.support.ledger import stored_task
+from tests.support.requests import MEETING
 from tests.support.wired import wired_with
 
 HOOK: dict[str, Any] = {"kind": "webhook", "payload": {"url": "https://example.com/"}, "delay": "PT1H"}
 OWN = {"close", "from_env"}
 """Verbs on the client itself: each of the two has its own."""
-BY_HAND = {"wait"}
-"""The verb that holds no thread."""
 asked: ContextVar[str] = ContextVar("asked", default="nobody")
 
 
@@ -43,7 +41,7 @@ class Slow(EmbeddedLedger):
         self._counting = threading.Lock()
         self.now_in = self.most_in = 0
 
-    def add(self, tasks: Sequence[NewTask], **named: Any) -> list[AddReply]:
+    def add_each(self, tasks: Sequence[NewTask]) -> list[AddReply | errors.DuecourseError]:
         with self._counting:
             self.now_in += 1
             self.most_in = max(self.most_in, self.now_in)
@@ -52,7 +50,7 @@ class Slow(EmbeddedLedger):
         self.begun.release()
         try:
             assert self.may.wait(30)
-            return super().add(tasks, **named)
+            return super().add_each(tasks)
         finally:
             with self._counting:
                 self.now_in -= 1
@@ -77,7 +75,7 @@ def test_both_clients_have_the_same_verbs_parameters_and_texts(kind: type, other
     for name, verb in usual.items():
         assert inspect.iscoroutinefunction(awaited[name]), name
         assert inspect.signature(awaited[name]) == inspect.signature(verb), name
-        assert name in BY_HAND or awaited[name].__doc__ == verb.__doc__ != "", name
+        assert inspect.getdoc(awaited[name]) == inspect.getdoc(verb) != "", name
 
 
 def test_verbs_are_awaited_reminders_too() -> None:
@@ -91,7 +89,7 @@ def test_verbs_are_awaited_reminders_too() -> None:
                 await client.get("b")
             with pytest.raises(errors.InvalidInput, match="delay"):
                 await client.add(**HOOK | {"delay": "soon"})
-            assert (await client.reminders.add(**STANDUP)).created
+            assert (await client.reminders.add(**MEETING)).created
             assert (await client.reminders.get("standup")).id == "standup"
             with pytest.raises(errors.QueueNotFound):
                 await client.get_queue("nowhere")
@@ -102,9 +100,12 @@ def test_verbs_are_awaited_reminders_too() -> None:
 def test_a_loop_goes_on_while_a_verb_waits_and_no_more_run_than_there_are_threads() -> None:
     async def use(ledger: Slow) -> None:
         async with AsyncClient.from_env(threads=2) as client:
-            adds = [asyncio.create_task(client.add(**HOOK, id=str(n))) for n in range(6)]
-            for _ in range(2):
+            adds = list[asyncio.Task[AddResult]]()
+            for n in range(2):
+                adds.append(asyncio.create_task(client.add(**HOOK, id=str(n))))
                 await in_thread(ledger.begun.acquire)
+            adds += [asyncio.create_task(client.add(**HOOK, id=str(n))) for n in range(2, 6)]
+            await asyncio.sleep(0)
             ledger.may.set()  # by this loop: if a verb held it, nobody would
             assert {(await one).created for one in adds} == {True}
 
@@ -113,6 +114,24 @@ def test_a_loop_goes_on_while_a_verb_waits_and_no_more_run_than_there_are_thread
         asyncio.run(use(ledger))
     assert ledger.most_in == 2
     assert all(name.startswith("duecourse-client") for name in ledger.threads)
+
+
+def test_adds_that_come_while_every_thread_adds_go_together() -> None:
+    async def use(ledger: Slow) -> None:
+        async with AsyncClient.from_env(threads=1) as client:
+            adds = [asyncio.create_task(client.add(**HOOK))]
+            await in_thread(ledger.begun.acquire)
+            for n in range(3):  # each in a turn of its own
+                asked.set(f"waiting {n}")
+                adds.append(asyncio.create_task(client.add(**HOOK)))
+                await in_thread(lambda: None)
+            ledger.may.set()
+            assert {(await one).created for one in adds} == {True}
+
+    ledger = Slow()
+    with wired_with(ledger=ledger):
+        asyncio.run(use(ledger))
+    assert ledger.contexts == ["nobody", "waiting 0"]
 
 
 def test_an_await_that_is_cancelled_leaves_a_client_that_works() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from duecourse import Client, errors
 from duecourse.app import PROCESS, Process
-from duecourse.client.settings import ClientSettings, read_settings
+from duecourse.client.keyword_settings import ClientSettings, read_settings
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.embedded.leveldb import LevelDisk
 from duecourse.settings import Settings, variables

@@ -15,7 +15,7 @@ from duecourse.base.times import DURATION_PATTERN, RATE_PATTERN
 from duecourse.guard.http_types import CredentialName
 from duecourse.queries.http import EXAMPLE
 from duecourse.settings import Settings
-from duecourse_local.harness.aws.keyring import Keyring
+from duecourse_local.harness.aws.task_credentials import Keyring
 from duecourse_local.harness.options import Options, Precision
 from duecourse_local.harness.stack import Stack
 from tests.fuzz import scene

@@ -11,7 +11,7 @@ import pytest
 import urllib3
 
 from duecourse.guard.http_types import CredentialName
-from duecourse_local.harness.aws.keyring import Keyring
+from duecourse_local.harness.aws.task_credentials import Keyring
 from duecourse_local.harness.options import Options
 from duecourse_local.harness.stack import Stack
 from tests.support.emulator import local_stack

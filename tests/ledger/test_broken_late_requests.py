@@ -26,6 +26,7 @@ from tests.support.ledger import LEASE_MS, SHARD, add, claim, lease_of, new
 from tests.support.project import ROOT
 from tests.support.proxies import HoldingProxy, load_scripts
 from tests.support.redis_cluster import ClusterServers
+from tests.support.redis_monitor import sent_by
 from tests.support.redis_server import RedisServer, need, newest
 from tests.support.schedules import begun, kept, series, step
 from tests.support.wait import until
@@ -281,21 +282,6 @@ def test_a_claim_whose_caller_still_waits_is_done_though_the_server_stood_still(
             server.process.send_signal(signal.SIGCONT)
         [task] = waiting.result(30)
     assert (task.id, task.attempt, good.stats(SHARD).leased) == ("a", 1, 1)
-
-
-def sent_by(server: RedisServer, act: Callable[[], object]) -> list[str]:
-    """The commands that reach the server while `act` runs, but those of its scripts."""
-    found: list[str] = []
-    with server.client() as watcher, server.client() as client, client.client() as ours, watcher.monitor() as monitor:
-        act()
-        ours.echo("the end")  # on a connection that was made before
-        for seen in monitor.listen():
-            name = seen["command"].split(" ")[0].upper()
-            if name == "ECHO":
-                return found
-            if seen["client_type"] != "lua":
-                found.append(name)
-    raise AssertionError
 
 
 def test_the_time_is_asked_for_once_and_a_claim_and_its_settle_are_two_commands(

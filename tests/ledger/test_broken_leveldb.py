@@ -13,7 +13,7 @@ from duecourse.ledger.embedded.leveldb import LAYOUT_KEY, LOCK, LevelDisk
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.queue_history import WideLine
 from duecourse.ledger.task import Status
-from duecourse_local.backup.repair import repair
+from duecourse_local.backup.leveldb_repair import repair
 from tests.support.commands import in_this_process
 from tests.support.ledger import SHARD, add, stored_task
 from tests.support.level_ledger import level_ledger

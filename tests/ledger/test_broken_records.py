@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import redis
 
+from duecourse import Client
 from duecourse.base.times import DAY_MS
 from duecourse.errors import StoreMisused, TaskDamaged
 from duecourse.ledger.keys import keys_of
@@ -13,11 +14,13 @@ from duecourse.ledger.layout import VERSION
 from duecourse.ledger.operation_types import Delivery, Move, Reply, Settled
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.record import BEGUN, ENDED
-from duecourse.ledger.task import Ending, Status, Task
+from duecourse.ledger.task import AddResult, Ending, Status, Task
+from duecourse.settings import Settings
 from tests.support import redis_ledger
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, claim_one, ending, lease_of, new, settle, stored_task
 from tests.support.redis_server import RedisServer
 from tests.support.wait import until
+from tests.support.wired import wired_with
 
 KEYS = keys_of("duecourse", SHARD)
 
@@ -155,9 +158,28 @@ def test_what_python_alone_cannot_read_is_told_and_neither_taken_nor_echoed(
     redis_client.hset(KEYS.tasks, "-/bad", data.replace(b"text", b"\xff" * 4))
     with caplog.at_level(logging.ERROR):
         [kept] = ledger.add([new("bad")], echo=True)
-        assert (kept.reply, kept.task) == (Reply.KEPT, None)
+        assert kept.reply is Reply.KEPT
+        with pytest.raises(TaskDamaged, match="the record of -/bad cannot be read"):
+            str(kept.task)
         assert ledger.take("default", "bad", lease_ms=LEASE_MS) is None
-    assert caplog.text.count("-/bad in queue default waits because its record cannot be read") == 2
+    assert caplog.text.count("-/bad in queue default waits because its record cannot be read") == 1
+
+
+def test_a_client_reads_the_task_of_an_add_once_somebody_looks_at_it(ledger: Ledger, redis_client: redis.Redis) -> None:
+    with wired_with(settings=Settings(targets={"report": "lambda:Report"}), ledger=ledger):
+        client = Client.from_env()
+        added = client.add(kind="report", payload={"a": "text"}, id="bad")
+        data = bytes(redis_client.hget(KEYS.tasks, "-/bad") or b"")
+        redis_client.hset(KEYS.tasks, "-/bad", data.replace(b"text", b"\xff" * 4))
+        alone = client.add(kind="report", payload={}, id="bad")
+        [one] = client.add_many([{"kind": "report", "payload": {}, "id": "bad"}])
+    assert added.task is added.task
+    assert added.task.payload == {"a": "text"}
+    assert isinstance(one, AddResult)
+    assert (alone.created, one.created) == (False, False)
+    for kept in (alone, one):
+        with pytest.raises(TaskDamaged, match="the record of -/bad cannot be read"):
+            str(kept.task)
 
 
 @BROKEN

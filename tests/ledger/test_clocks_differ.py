@@ -10,8 +10,8 @@ import pytest
 from duecourse.ledger.connect import connect
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ringing.tick import Retention, Sweeper
+from duecourse_local.doctor.examination import Examination
 from duecourse_local.doctor.finding import Level
-from duecourse_local.doctor.ledger import Examination
 from tests.support.engine import MARGIN_MS, ample, engine
 from tests.support.ledger import new
 from tests.support.proxies import Link, Proxy

@@ -142,10 +142,13 @@ def test_the_short_way_of_a_schedule_does_as_the_long_way(
     assert outcome("short") == outcome("long")
 
 
-def test_the_short_way_rejects_what_a_wrong_clock_computed_as_the_long_way_does(redis_client: redis.Redis) -> None:
+@pytest.mark.parametrize("computed_ms", [60_001, -61_000])
+def test_the_short_way_rejects_what_a_wrong_clock_computed_as_the_long_way_does(
+    redis_client: redis.Redis, computed_ms: int
+) -> None:
     def answer(way: str) -> object:
-        ledger = _standing(redis_client, way, STANDING["a task before it"])
-        _, _, reply, _ = _put(ledger, redis_client, _of(way, "schedule"), ledger.now() + NEXT, computed_ms=60_001)
+        ledger = _standing(redis_client, way, STANDING["a schedule before it"])
+        _, _, reply, _ = _put(ledger, redis_client, _of(way, "schedule"), ledger.now() + NEXT, computed_ms=computed_ms)
         return reply
 
     assert answer("short") == answer("long") == -2

@@ -9,13 +9,13 @@ import pytest
 import redis
 
 from duecourse.errors import StoreMisused
-from duecourse.ledger import redis_login
+from duecourse.ledger import redis_acl
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.maintenance import Mend, Reshard
 from duecourse.ledger.operation_types import Settled
 from duecourse.ledger.operations.ledger import Ledger
-from duecourse.ledger.redis_login import USER, Rights
+from duecourse.ledger.redis_acl import USER, Rights
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import Ending, Shard
 from duecourse.ledger.watched_keys import Pattern, Watch
@@ -115,7 +115,7 @@ def test_a_store_without_users_is_rejected() -> None:
 def test_each_command_that_is_named_is_one_that_the_code_sends() -> None:
     package = LAYER / "duecourse" / "ledger"
     code = "".join(path.read_text() for path in package.rglob("*.py"))
-    named = {*redis_login.LEDGER, *redis_login.BELLS, *redis_login.EVENTS, *redis_login.REPLICAS}
+    named = {*redis_acl.LEDGER, *redis_acl.BELLS, *redis_acl.EVENTS, *redis_acl.REPLICAS}
     assert sorted(name for name in named if not re.search(rf'"{name.upper()}"|\.{name}\b(?!\.)', code)) == []
 
 

@@ -179,6 +179,20 @@ def test_what_the_wrong_clock_had_computed_is_not_written_once_it_is_right(
     assert kept(ledger).schedule.rule.starts_at <= right
 
 
+@pytest.mark.parametrize("verb", ["add", "file"])
+def test_the_first_time_of_a_new_schedule_is_yet_to_come_where_the_clock_went_on_meanwhile(
+    ledger: Ledger, clock: HandClock, verb: str
+) -> None:
+    late = verbs(Interrupted(ledger, lambda: clock.advance(3 * HOUR)))  # type: ignore[arg-type]
+    asked = Schedule("s", "work", Rule(Every(HOUR), AT_ADD), file=int(verb == "file"))
+    if verb == "add":
+        assert late.add(asked)[1]
+    else:
+        assert late.put(asked, lambda: True) is Put.CREATED
+    assert kept(ledger).schedule.rule.starts_at == clock.at
+    assert kept(ledger).progress.next_at == clock.at + HOUR
+
+
 def change_payload(schedules: Schedules) -> None:
     schedules.change("default", "s", {"payload": '{"v":2}'})
 

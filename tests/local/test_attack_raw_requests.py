@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from duecourse_local.harness.serving import MAX_HEAD
+from duecourse_local.harness.asgi_server import MAX_HEAD
 from duecourse_local.harness.stack import Stack
 from tests.support.api import Api
 

@@ -164,12 +164,14 @@ def test_the_wheels_are_there_as_bytecode_alone(layer: Path) -> None:
     assert {"redis", "pydantic"} <= {path.parent.name for path in layer.glob("*/__init__.pyc")}
 
 
-def test_the_layer_holds_the_package_with_its_data_without_its_test_kit_and_nothing_stale(layer: Path) -> None:
+def test_the_layer_has_the_package_without_what_no_function_runs(layer: Path) -> None:
     package, built = ROOT / "layers/core/duecourse", layer / "duecourse"
     for source in [*package.rglob("*.py"), *package.rglob("*.lua")]:
-        if source.relative_to(package).parts[0] != "testing" and not source.is_relative_to(script_calls.LUA):
+        left_out = source.relative_to(package).parts[0] in {"testing", "page"}
+        if not left_out and not source.is_relative_to(script_calls.LUA):
             assert (built / source.relative_to(package)).read_bytes() == source.read_bytes()
     assert not (built / "testing").exists()
+    assert not (built / "page").exists()
     assert {path.suffixes[-2] for path in built.rglob("*.pyc")} == {".cpython-311"}
     assert not (layer / "bin").exists()
 

@@ -64,22 +64,9 @@ WITHIN = {
     "backfill": ("daily", "2026-11-01T00:00:00Z", "2026-11-01T01:00:00Z"),
 }
 ELSEWHERE = {
-    *("up", "advance", "invoke", "events", "sent", "token", "credentials", "keyring", "signing", "demo", "rabbitmq"),
-    *(
-        "run",
-        "worker",
-        "init",
-        "new",
-        "test",
-        "build",
-        "built",
-        "acl",
-        "reshard",
-        "mend",
-        "repair",
-        "rotate",
-        "import",
-    ),
+    *("page", "up", "advance", "invoke", "events", "sent", "token", "credentials", "keyring", "signing", "demo"),
+    *("rabbitmq", "run", "worker", "init", "new", "test", "build", "built", "acl", "reshard", "mend", "repair"),
+    *("rotate", "import"),
 }
 """Commands that print words of ours and of this machine, or have a test of their own here."""
 

@@ -14,7 +14,7 @@ from duecourse_local.errors import HarnessError
 from duecourse_local.harness.intrinsics import Addresses
 from duecourse_local.harness.options import PARAMETERS
 from duecourse_local.harness.template import Template
-from duecourse_local.project.own_functions import functions_of, without_own
+from duecourse_local.project.template_marks import functions_of, without_own
 from tests.support.project import copy_project
 
 pytestmark = pytest.mark.slow

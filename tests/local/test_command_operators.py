@@ -36,8 +36,8 @@ from duecourse_local.cli import formatting, schedules
 from duecourse_local.cli.api import ApiClient, RequestRejected
 from duecourse_local.cli.app import app
 from duecourse_local.cli.dead import ReplayWait
-from duecourse_local.harness.aws import access
-from duecourse_local.harness.aws.access import Auth, Authorize, IdentityRejected
+from duecourse_local.harness.aws import authorizer
+from duecourse_local.harness.aws.authorizer import Auth, Authorize, IdentityRejected
 from duecourse_local.harness.aws.events import HttpRequest, http_event
 from duecourse_local.harness.state import StateFolder
 from tests.support.commands import BARE, in_this_process
@@ -148,9 +148,9 @@ def place(request: pytest.FixtureRequest, ledger: Ledger, redis_server: RedisSer
         yield Place(ledger, options, {"DUECOURSE_TARGETS": TARGETS})
         return
     auth = Auth.JWT if request.param in {"token", "stack"} else Auth.IAM
-    rule = access.parameters(auth)["TenantFrom"]
+    rule = authorizer.parameters(auth)["TenantFrom"]
     settings = parse({"DUECOURSE_TENANT_FROM": rule, "DUECOURSE_TARGETS": TARGETS})
-    with wired_with(settings, ledger=ledger) as served, api(served, access.authorizer(auth, folder)) as url:
+    with wired_with(settings, ledger=ledger) as served, api(served, authorizer.authorizer(auth, folder)) as url:
         yield from reached(str(request.param), ledger, url, folder)
 
 
@@ -161,11 +161,11 @@ def reached(way: str, ledger: Ledger, url: str, folder: Path) -> Iterator[Place]
         yield Place(ledger, ("--stack", str(folder)), {})
         state.close()
     elif way == "token":
-        made = access.tokens(folder).issue("ops", "", [Role.OPERATOR], 600)
+        made = authorizer.tokens(folder).issue("ops", "", [Role.OPERATOR], 600)
         yield Place(ledger, ("--url", url, "--token", made), {})
     else:
         names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-        issued = access.signatures(folder).issue("operator")
+        issued = authorizer.signatures(folder).issue("operator")
         yield Place(ledger, ("--url", url), dict(zip(names, issued, strict=True)))
 
 
@@ -742,8 +742,8 @@ def test_what_is_no_ledger_is_one_line_and_code_3(redis_server: RedisServer, tmp
 
 
 def test_without_a_proof_the_api_lets_nobody_in_and_the_error_names_the_way(ledger: Ledger, tmp_path: Path) -> None:
-    settings = parse({"DUECOURSE_TENANT_FROM": access.parameters(Auth.IAM)["TenantFrom"]})
-    with wired_with(settings, ledger=ledger) as served, api(served, access.authorizer(Auth.IAM, tmp_path)) as url:
+    settings = parse({"DUECOURSE_TENANT_FROM": authorizer.parameters(Auth.IAM)["TenantFrom"]})
+    with wired_with(settings, ledger=ledger) as served, api(served, authorizer.authorizer(Auth.IAM, tmp_path)) as url:
         done = command("queues", "--url", url, AWS_EC2_METADATA_DISABLED="true", HOME=str(tmp_path))
     assert done.exit_code == 1
     assert "set AWS credentials or give --token" in done.stderr
@@ -752,7 +752,7 @@ def test_without_a_proof_the_api_lets_nobody_in_and_the_error_names_the_way(ledg
 def test_an_api_without_a_rule_for_tenants_gets_them_in_a_header(ledger: Ledger, tmp_path: Path) -> None:
     ledger.add([NewTask("a", "report", tenant="acme", delay_ms=LATER_MS)])
     settings = parse({"DUECOURSE_TENANT_HEADER": "X-Tenant"})
-    with wired_with(settings, ledger=ledger) as served, api(served, access.authorizer(Auth.NONE, tmp_path)) as url:
+    with wired_with(settings, ledger=ledger) as served, api(served, authorizer.authorizer(Auth.NONE, tmp_path)) as url:
         done = command("show", "a", "--url", url, "--tenant", "acme", "--json", DUECOURSE_TOKEN="any")
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["task"]["id"] == "a"

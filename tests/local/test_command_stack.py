@@ -40,7 +40,7 @@ def test_up_prints_one_line_when_all_is_ready_and_stops_cleanly_when_told_to(
 ) -> None:
     with up(tmp_path / "state") as stack, urllib3.PoolManager() as http:
         line, children = stack.line, stack.children
-        assert set(line) == {"api", "lambda", "aws", "store", "amqp", "egress", "auth", "clock", "pids"}
+        assert set(line) == {"page", "api", "lambda", "aws", "store", "amqp", "egress", "auth", "clock", "pids"}
         assert all(len(pids) == 1 for pids in line["pids"]["functions"].values())
         functions = [pid for pids in line["pids"]["functions"].values() for pid in pids]
         assert {line["pids"]["redis"], line["pids"]["bridge"], *functions} < set(children)

@@ -23,8 +23,8 @@ from duecourse.ledger.queue import Rate
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import Shard, Status
 from duecourse_local.doctor import python_build, targets, zones
+from duecourse_local.doctor.examination import Examination
 from duecourse_local.doctor.finding import Finding, Level
-from duecourse_local.doctor.ledger import Examination
 from tests.support.commands import in_this_process, run
 from tests.support.ledger import LEASE_MS, SHARD, claim, new
 from tests.support.redis_server import REDIS, RedisServer, need

@@ -13,8 +13,8 @@ from duecourse.bridge import Bridge as ProductsBridge
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ringing.bridge import LambdaRingHandler
 from duecourse_local.harness import bridge as stack_bridge
-from duecourse_local.harness.bells import EmbeddedBells
 from duecourse_local.harness.bridge import BridgeProcess, RestartPauses, ThreadBridge
+from duecourse_local.harness.embedded_bells import EmbeddedBells
 from duecourse_local.harness.logs import Log
 from tests.support.bridges import Recorder
 from tests.support.drainer import ENVIRONMENT

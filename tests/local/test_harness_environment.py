@@ -4,9 +4,9 @@ import pytest
 
 from duecourse.settings import parse
 from duecourse_local.harness.environment import Environment
+from duecourse_local.harness.functions_in_process import united_environment
 from duecourse_local.harness.intrinsics import Addresses
 from duecourse_local.harness.options import PARAMETERS
-from duecourse_local.harness.shared_process import united_environment
 from duecourse_local.harness.template import Function, Template
 from tests.support.template import TEMPLATE
 

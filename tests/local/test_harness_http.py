@@ -12,7 +12,7 @@ import urllib3
 from urllib3.response import BaseHTTPResponse
 from werkzeug.serving import make_server
 
-from duecourse_local.harness import serving
+from duecourse_local.harness import asgi_server
 from duecourse_local.harness.aws import moto_server
 from tests.support.harness import Probes, probes
 
@@ -188,7 +188,7 @@ LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n"
 def test_a_request_that_does_not_end_is_answered_408_and_whole_ones_go_on(
     stack: Probes, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(serving, "REQUEST_WITHIN_S", 0.2)
+    monkeypatch.setattr(asgi_server, "REQUEST_WITHIN_S", 0.2)
     address = stack.stack.api.removeprefix("http://").split(":")
     with (
         urllib3.HTTPConnectionPool(address[0], int(address[1]), maxsize=1) as idle,
@@ -204,7 +204,7 @@ def test_a_request_that_does_not_end_is_answered_408_and_whole_ones_go_on(
 
 @HALF
 def test_so_is_one_at_lambdas_port(stack: Probes, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    monkeypatch.setattr(serving, "REQUEST_WITHIN_S", 0.2)
+    monkeypatch.setattr(asgi_server, "REQUEST_WITHIN_S", 0.2)
     invoking = sent.replace(b"PUT /files/x", b"POST /2015-03-31/functions/Echo/invocations")
     assert answer_to_half(stack.stack.lambda_url, invoking).startswith(LATE)
 

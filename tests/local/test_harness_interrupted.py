@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from duecourse_local.harness.environment import Environment
+from duecourse_local.harness.function_processes import Pool, ProcessRules
 from duecourse_local.harness.intrinsics import Addresses
 from duecourse_local.harness.logs import Logs
-from duecourse_local.harness.processes import Pool, ProcessRules
 from duecourse_local.harness.template import Template
 from tests.support.harness import FOLDER, NOWHERE
 

@@ -14,9 +14,9 @@ import pytest
 
 from duecourse_local.harness.aws.invocation import Answer, Invocation, LambdaError
 from duecourse_local.harness.environment import Environment
+from duecourse_local.harness.function_processes import Pool, ProcessRules, StartLimit
 from duecourse_local.harness.intrinsics import Addresses
 from duecourse_local.harness.logs import Log
-from duecourse_local.harness.processes import Pool, ProcessRules, StartLimit
 from duecourse_local.harness.template import Function, Template
 from tests.support.harness import FOLDER, NOWHERE
 

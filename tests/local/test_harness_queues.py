@@ -1,27 +1,33 @@
 """Queues that the harness feeds to functions: what Lambda's pollers promise, on the emulator and a real RabbitMQ."""
 
+import asyncio
 import base64
 import json
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pika
 import pytest
 from pika.exceptions import UnroutableError
 
-from duecourse_local.cli.rabbitmq import RabbitMq
 from duecourse_local.errors import HarnessError
+from duecourse_local.harness.aws.functions import Functions
 from duecourse_local.harness.aws.invocation import Answer
 from duecourse_local.harness.aws.queue_events import failed_items
-from duecourse_local.harness.aws.sources import RabbitMqFeed
+from duecourse_local.harness.aws.sources import LONG_POLL_S, RabbitMqFeed, SqsFeed
+from duecourse_local.harness.intrinsics import Addresses
 from duecourse_local.harness.options import Precision
-from duecourse_local.harness.template import RABBITMQ, Source
+from duecourse_local.harness.rabbitmq_server import RabbitMq
+from duecourse_local.harness.template import RABBITMQ, Source, Template
 from tests.support.emulator import emulator
 from tests.support.harness import Probes, probes
+from tests.support.http_server import ReceivedRequest, Reply, Server, answering
 from tests.support.matrix import MATRIX, in_turn
 from tests.support.project import ROOT
 from tests.support.rabbitmq import Rabbit, need, rabbit
@@ -224,6 +230,49 @@ def test_a_brokers_url_that_cannot_be_read_is_refused_by_its_option() -> None:
     with pytest.raises(HarnessError, match="--amqp or DUECOURSE_AMQP is not an AMQP URL") as caught:
         RabbitMqFeed(Source(RABBITMQ, "arn", "q", 1, 0, False, 1), url, nobody, print)
     assert "s3cret" not in str(caught.value)
+
+
+def test_looks_at_many_queues_leave_threads_for_other_calls(fed: Fed) -> None:
+    ends = threading.Event()
+
+    async def scene() -> str:
+        looks = [asyncio.ensure_future(asyncio.to_thread(ends.wait)) for _ in range(50)]
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(str, "other"), 30)
+        finally:
+            ends.set()
+            await asyncio.gather(*looks)
+
+    assert fed.stack.stack._wait_for(scene()) == "other"
+
+
+def test_a_look_at_a_queue_waits_for_a_message(tmp_path: Path) -> None:
+    (tmp_path / "template.yaml").write_text(
+        "Resources: {It: {Type: AWS::Serverless::Function, Properties: {Handler: a.b, CodeUri: .}}}"
+    )
+    (function,) = Template(tmp_path / "template.yaml", Addresses("", "", "memory://")).functions
+    host: Any = SimpleNamespace(function=function)
+    log: Any = None
+    functions = Functions([host], destine=print, notice=print, log=log, retry_waits=())
+    message = {"Messages": [{"MessageId": "m", "Body": ""}]}
+    answers = iter([{"QueueUrl": "http://127.0.0.1/q"}, {}, message])
+
+    def answer(_asked: ReceivedRequest) -> Reply:
+        body = json.dumps(next(answers, {})).encode()
+        return Reply(200, body, {"Content-Type": "application/x-amz-json-1.0"})
+
+    async def feed(server: Server) -> None:
+        feed = SqsFeed(Source("SQS", "arn", "q", 2, 30.0, False, 1), function.name, functions, server.url, print)
+        feeding = asyncio.create_task(feed.keep())
+        while len(server.asked) < 6:
+            await asyncio.sleep(0)
+        feeding.cancel()
+        await asyncio.wait((feeding,))
+
+    with answering(answer) as server:
+        asyncio.run(asyncio.wait_for(feed(server), 30))
+    receives = [asked for asked in server.asked if asked.headers["x-amz-target"].endswith(".ReceiveMessage")]
+    assert {json.loads(asked.body)["WaitTimeSeconds"] for asked in receives} == {LONG_POLL_S}
 
 
 @pytest.fixture

@@ -282,7 +282,7 @@ def test_a_full_disk_stops_no_log(tmp_path: Path) -> None:
     ],
 )
 def test_a_store_that_cannot_be_used_is_named(store: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duecourse_local.harness.services.STORE_WITHIN", 0.1)
+    monkeypatch.setattr("duecourse_local.harness.stack_parts.STORE_WITHIN", 0.1)
     with pytest.raises(HarnessError, match=problem), probes(store=store):
         pass
 

@@ -16,7 +16,7 @@ from duecourse import open_ledger
 from duecourse.app import PROCESS
 from duecourse.errors import StoreInUse
 from duecourse_local.errors import HarnessError
-from duecourse_local.harness.threads import GRACE_S
+from duecourse_local.harness.function_threads import GRACE_S
 from tests.support.harness import probes
 from tests.support.matrix import MATRIX
 from tests.support.threads import function, threads, variables

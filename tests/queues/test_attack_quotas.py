@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from duecourse.api.authorization import Role
-from duecourse_local.harness.aws.access import Auth
+from duecourse_local.harness.aws.authorizer import Auth
 from duecourse_local.harness.options import Options, Precision
 from tests.support.authenticated_stack import RULES, AuthenticatedStack
 from tests.support.callers import Caller

@@ -3,7 +3,7 @@
 import pytest
 
 from duecourse.errors import QuotaExceeded
-from duecourse.ledger.operation_types import FORGET_MS, Reply
+from duecourse.ledger.operation_types import FORGET_MS, AddReply, Reply
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import NewTask
 from tests.support.clock import HandClock
@@ -45,6 +45,15 @@ def test_of_a_batch_with_a_queue_too_many_nothing_is_added(ledger_of_two_queues:
     assert [ledger_of_two_queues.get(name, "a", "acme") for name in ("one", "two", "three")] == [None] * 3
     pass_away(ledger_of_two_queues, clock)
     assert names(ledger_of_two_queues) == set(), "what was made for it passes away"
+
+
+def test_of_separate_callers_only_the_one_with_a_queue_too_many_is_rejected(ledger_of_two_queues: Ledger) -> None:
+    one, two, three, again = ledger_of_two_queues.add_each(
+        [task("one"), task("two"), task("three"), task("one", id="b")]
+    )
+    assert isinstance(three, QuotaExceeded)
+    assert {reply.reply for reply in (one, two, again) if isinstance(reply, AddReply)} == {Reply.CREATED}
+    assert names(ledger_of_two_queues) == {"one", "two"}
 
 
 def test_queues_of_everybody_do_not_count_and_those_of_others_as_ones_own(ledger_of_two_queues: Ledger) -> None:

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from duecourse.app import App
+from duecourse.base import cpu_turns
 from duecourse.base.cpu_turns import Turns
 from duecourse.base.json_text import dump_json
 from duecourse.calls import poll
@@ -33,7 +34,14 @@ LETTER = Letter(
     START + 3_600_000,
     "noisy",
 )  # fmt: skip
-"""A message whose template costs about what one may."""
+"""A message whose template looks at its time often."""
+
+
+@pytest.fixture(autouse=True)
+def each_computation_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each computation waits for its turn from its first look on, however fast the machine."""
+    monkeypatch.setattr(cpu_turns, "QUICK_S", 0)
+    monkeypatch.setattr(cpu_turns, "SLICE_S", 0.000_1)
 
 
 class Watched(Turns):
@@ -70,7 +78,7 @@ class Ones:
 
 
 def add_polls(ledger: EmbeddedLedger, tenant: str, count: int) -> None:
-    """Add due polls whose expression takes several times as long as a computation that waits for no turn."""
+    """Add due polls whose expression looks at its time often."""
     payload = dump_json({"url": "https://api.example/", "interval": "PT1H", "until": "length([?@]|[?@]|[?@]) == `0`"})
     ledger.add([NewTask(id=f"{tenant}-{n}", kind="poll", payload=payload, tenant=tenant) for n in range(count)])
 

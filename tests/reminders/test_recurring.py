@@ -24,7 +24,7 @@ from duecourse.ledger.reminder import (
 )
 from duecourse.ledger.schedule import Progress, RRule, Rule, occurrence_id
 from duecourse.ledger.task import Again, Done, Drop, Ending, Outcome, Settlement, Shard, Status, Task
-from duecourse.reminders.occurrences import Occurrences
+from duecourse.reminders.occurrence_updates import Occurrences
 from duecourse.reminders.one_off import OneOffReminders
 from duecourse.reminders.verbs import Reminders
 from duecourse.schedules.calendar import Calendar

@@ -87,8 +87,10 @@ MAY_IMPORT = {
     },
     "guard": {"base", "errors", "ledger", "version"},
     "task_handlers": {"app", "base", "errors", "ledger", "running"},
+    "in_place": {"api", "app", "ledger", "routes"},
     "ledger": {"base", "errors"},
     "open_ledger": {"base", "errors", "ledger", "services", "settings"},
+    "page": {"api", "client", "errors", "in_place", "ledger", "version"},
     "queries": {"api", "base", "calls", "errors", "guard", "ledger", "tasks"},
     "queues": {"api", "base", "errors", "guard", "ledger", "tasks"},
     "reminders": {"api", "base", "errors", "guard", "ledger", "schedules", "tasks"},
@@ -128,6 +130,7 @@ MAY_USE = {
     "client": {"pydantic"},
     "guard": {"cryptography", "jmespath", "phonenumbers", "urllib3"},
     "ledger": {"hiredis", "lua_linker", "lupa", "plyvel", "redis", "sortedcontainers", "typing_extensions"},
+    "page": {"starlette"},
     "queries": {"aws_lambda_powertools", "pydantic", "typing_extensions"},
     "queues": {"aws_lambda_powertools", "pydantic", "pydantic_core", "typing_extensions"},
     "reminders": {"aws_lambda_powertools", "jinja2", "markupsafe", "pydantic", "typing_extensions"},
@@ -142,19 +145,21 @@ MAY_USE = {
 """Which libraries each part may import; a part that is not here has none."""
 
 CATCH_ALLS = {
+    "layers/core/duecourse/page/server.py": 1,
     "layers/core/duecourse/ringing/listener.py": 1,
+    "layers/core/duecourse/running/batches.py": 2,
     "layers/core/duecourse/running/event_loop.py": 3,
-    "layers/core/duecourse/running/threads.py": 2,
     "layers/core/duecourse/running/run.py": 2,
-    "layers/core/duecourse/running/targets.py": 1,
+    "layers/core/duecourse/running/hand_over.py": 1,
     "local/duecourse_local/harness/stack.py": 1,
-    "local/duecourse_local/harness/threads.py": 1,
+    "local/duecourse_local/harness/function_threads.py": 1,
 }
 """Where any exception at all is stopped: around a handler and a piece of a drain; where a thread hands over its own.
 
 Nobody waits for the thread that listens, so its errors are logged and end its subscription. A handler and a piece of a
 drain run on a thread or on the event loop, each in a place of its own. The loop hands the errors of a run to the thread
-that waits for it, and goes on after an exit that a handler's own task asks for."""
+that waits for it, and goes on after an exit that a handler's own task asks for. A request of the page waits for a
+thread of its own."""
 
 LIGHT = (
     "duecourse",
@@ -226,7 +231,7 @@ def test_every_failure_is_stopped_in_few_places() -> None:
 
 
 UNSEALED = {
-    "layers/core/duecourse/reminders/occurrences.py",
+    "layers/core/duecourse/reminders/occurrence_updates.py",
     "layers/core/duecourse/reminders/verbs.py",
 }
 """Files whose tasks hold a time alone, and so no credential."""
@@ -347,7 +352,8 @@ def test_a_function_that_takes_no_requests_starts_without_pydantic_and_asyncio(n
 def test_the_api_starts_with_the_routes_of_tasks_alone() -> None:
     loaded = imported(["app"], path=str(ROOT / "functions" / "enqueue_http"))["loaded"]
     parts = {name.split(".")[1] for name in loaded if name.startswith("duecourse.") and name.endswith(".http")}
-    assert parts == {"tasks", "running"}
+    assert parts == {"tasks"}
+    assert not {"duecourse.reminders.one_off", "duecourse.ringing.tick"}.intersection(loaded)
 
 
 def test_what_is_heavy_stays_off_the_paths_that_do_not_need_it() -> None:

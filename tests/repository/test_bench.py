@@ -169,11 +169,15 @@ def test_a_wait_that_is_given_up_is_said_and_marks_its_rows() -> None:
     assert said[-1].startswith("waited long enough")
 
 
+LEAST_S = 0.25
+"""What is seen of 0.3 s: a sum of four times in ticks of 10 ms, each rounded down."""
+
+
 def test_work_of_this_program_and_its_children_is_not_of_others() -> None:
     before = machine._own_s()
     work = "import time\nwhile time.process_time() < 0.3: pass"
     subprocess.run([sys.executable, "-c", work], check=True)
-    assert machine._own_s() - before >= 0.29
+    assert machine._own_s() - before > LEAST_S
 
 
 ORPHAN = """
@@ -198,7 +202,7 @@ def test_work_of_a_killed_workers_child_is_not_of_others() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ORPHAN], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
-    assert float(done.stdout or "0") >= 0.29, done.stderr
+    assert float(done.stdout or "0") > LEAST_S, done.stderr
 
 
 def test_the_machine_is_described() -> None:

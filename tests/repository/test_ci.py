@@ -81,7 +81,7 @@ def test_the_last_line_counts_the_whole(tmp_path: Path) -> None:
         "37 tests of each suite, the demo, two checks"
     )
     assert done.returncode == 0
-    assert calls(tmp_path) == ["setup", "demo", "test", "test-matrix", "check-format", "check-api"]
+    assert calls(tmp_path) == ["setup", "setup-browser", "demo", "test", "test-matrix", "check-format", "check-api"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import duecourse
-from duecourse_local.reference import client_fields
+from duecourse_local.reference import typed_dicts
 from duecourse_local.reference.api import REFERENCE, reference
 from duecourse_local.reference.openapi import document
 from tests.support.pages import pages
@@ -27,7 +27,7 @@ def test_the_reference_is_up_to_date(made: dict[str, Any]) -> None:
 
 
 def test_the_fields_of_the_client_are_up_to_date(made: dict[str, Any]) -> None:
-    assert client_fields.MODULE.read_text() == client_fields.module(made), "run: make reference"
+    assert typed_dicts.MODULE.read_text() == typed_dicts.module(made), "run: make reference"
 
 
 def test_every_route_field_and_problem_is_in_it(made: dict[str, Any]) -> None:

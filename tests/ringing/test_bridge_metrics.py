@@ -12,7 +12,7 @@ from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ringing.bridge import LambdaRingHandler
 from duecourse.ringing.bridge_event import Ring
 from duecourse.settings import Settings
-from duecourse_local.harness.bells import EmbeddedBells
+from duecourse_local.harness.embedded_bells import EmbeddedBells
 from tests.support.engine import Lambda
 
 

@@ -12,7 +12,7 @@ from duecourse.ledger.bells import BellEvent, BellMessage, BellTimes
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.task import Ending, Shard, Task
 from duecourse.ringing.bridge import LambdaRingHandler
-from duecourse_local.harness.bells import EmbeddedBells
+from duecourse_local.harness.embedded_bells import EmbeddedBells
 from tests.support.bridges import Recorder
 from tests.support.clock import HandClock
 from tests.support.engine import engine

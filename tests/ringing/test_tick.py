@@ -10,7 +10,7 @@ import pytest
 from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.operation_types import KEPT_MS, PRUNE, KeyedRequest, Outlook, Swept
-from duecourse.ledger.operations.records import IdempotencyStore, Rounds
+from duecourse.ledger.operations.namespace_records import IdempotencyStore, Rounds
 from duecourse.ledger.task import Ending, Shard, Status, Task, Trigger
 from duecourse.ringing.tick import AT_A_TIME, PARTS, Retention, Sweeper, TickResult
 from duecourse.running.run import Kind

@@ -4,7 +4,7 @@ import pytest
 
 from duecourse.errors import DuecourseError, InvocationRejected, StoreMisused, StoreUnavailable
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations.records import Warmth
+from duecourse.ledger.operations.namespace_records import Warmth
 from duecourse.ledger.task import Shard
 from duecourse.ringing.warming import UsageRecorder, Warmer
 from tests.support.clock import HandClock

@@ -15,15 +15,16 @@ import pytest
 
 from duecourse import Again, Done, Drop, Kind, Lost, Retry, Task, extend, save, task_handler
 from duecourse.app import App, Parts
-from duecourse.errors import LeaseLost
+from duecourse.errors import LeaseLost, TaskDamaged
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.task import SEALED, Ending, Outcome, Run, Settlement, Status
 from duecourse.running import event_loop as loop_module
+from duecourse.running.batches import HELD, WorkBatches
 from duecourse.running.event_loop import LOOP, LOST, EventLoop, RunCancelled
 from duecourse.running.leases import LeaseExtender
 from duecourse.running.run import DIED, FIELD, STOPPED, AsyncKind, Runner
 from duecourse.running.task_event import decode_tasks, message_body, tasks_event
-from duecourse.running.threads import HELD, Threads, WorkBatches
+from duecourse.running.threads import Threads
 from duecourse.settings import Settings
 from duecourse.testing import Duecourse, make_task, run
 from tests.support.brokers import sqs_event
@@ -299,8 +300,16 @@ def test_each_log_line_carries_the_id_of_its_task(ledger: EmbeddedLedger, caplog
 # Cancels.
 
 
-def cancelled_run(cancel: Callable[[Task], object], after: Outcome | None = None) -> Settlement:
-    """End of a run that is cancelled once it awaits; `after` is its outcome in spite of that."""
+@pytest.fixture
+def loop() -> EventLoop:
+    """A loop that may be stopped."""
+    return EventLoop()
+
+
+def cancelled_run(
+    loop: EventLoop, cancel: Callable[[Task], object], after: Outcome | Exception | None = None
+) -> Settlement:
+    """End of a run that is cancelled once it awaits; `after` is its outcome, or its error, in spite of that."""
     began, task = threading.Event(), leased("awaited", {}, signal=Lost())
 
     async def awaiting(_task: Task) -> Outcome | None:
@@ -310,10 +319,12 @@ def cancelled_run(cancel: Callable[[Task], object], after: Outcome | None = None
         except asyncio.CancelledError:
             if after is None:
                 raise
+            if isinstance(after, Exception):
+                raise after from None
         return after
 
     async def handled(task: Task) -> Outcome | None:
-        return await LOOP.handle(awaiting(task), task.lost)
+        return await loop.handle(awaiting(task), task.lost)
 
     def then() -> None:
         assert began.wait(TIMEOUT_S)
@@ -321,13 +332,13 @@ def cancelled_run(cancel: Callable[[Task], object], after: Outcome | None = None
 
     thread = threading.Thread(target=then)
     thread.start()
-    end = LOOP.run(lambda: runner_of(handled).run_async(task))
+    end = loop.run(lambda: runner_of(handled).run_async(task))
     thread.join()
     return end
 
 
-def test_a_handler_is_cancelled_when_its_lease_is_lost() -> None:
-    end = cancelled_run(lambda task: task.lost.set())
+def test_a_handler_is_cancelled_when_its_lease_is_lost(loop: EventLoop) -> None:
+    end = cancelled_run(loop, lambda task: task.lost.set())
     assert (end.ending, end.detail) == (Ending.RELEASE, LOST)
 
 
@@ -338,30 +349,72 @@ def test_a_handler_whose_lease_was_lost_before_it_awaits_is_cancelled_at_its_fir
         LOOP.run(lambda: LOOP.handle(asyncio.sleep(TIMEOUT_S), lost))
 
 
-def test_a_handler_is_cancelled_by_the_stop_of_its_process_and_spends_no_attempt() -> None:
-    end = cancelled_run(lambda _task: LOOP.cancel(STOPPED))
+def test_a_handler_is_cancelled_by_the_stop_of_its_process_and_spends_no_attempt(loop: EventLoop) -> None:
+    end = cancelled_run(loop, lambda _task: loop.stop(STOPPED))
     assert (end.ending, end.detail) == (Ending.RELEASE, STOPPED)
 
 
-def test_a_handler_that_answers_a_cancel_by_an_outcome_has_that_outcome() -> None:
-    end = cancelled_run(lambda _task: LOOP.cancel(STOPPED), after=Again(after="PT1M", state={"at": 7}))
+@pytest.mark.parametrize("error", [ConnectionError("it is gone"), TaskDamaged("a")])
+def test_an_error_in_the_clean_up_after_a_stop_is_logged_and_spends_no_attempt(
+    loop: EventLoop, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    end = cancelled_run(loop, lambda _task: loop.stop(STOPPED), after=error)
+    assert (end.ending, end.detail) == (Ending.RELEASE, STOPPED)
+    assert f"{type(error).__name__}: {error}" in caplog.text
+
+
+def test_a_handler_that_answers_a_cancel_by_an_outcome_has_that_outcome(loop: EventLoop) -> None:
+    end = cancelled_run(loop, lambda _task: loop.stop(STOPPED), after=Again(after="PT1M", state={"at": 7}))
     assert (end.ending, end.state) == (Ending.AGAIN, '{"at":7}')
 
 
-def test_a_cancel_that_comes_as_the_handler_returns_leaves_the_rest_of_its_run_alone() -> None:
+def test_a_cancel_that_comes_as_the_handler_returns_leaves_the_rest_of_its_run_alone(loop: EventLoop) -> None:
     lost = Lost()
 
     async def handler() -> str:
         lost.set()  # it is heard of once the loop goes on
-        LOOP.cancel(STOPPED)
+        loop.stop(STOPPED)
         return "done"
 
     async def run() -> str:
-        outcome = await LOOP.handle(handler(), lost)
+        outcome = await loop.handle(handler(), lost)
         await asyncio.sleep(0.01)
         return outcome
 
-    assert LOOP.run(run) == "done"
+    assert loop.run(run) == "done"
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["no loop yet", "a loop"])
+def test_a_handler_that_would_begin_after_the_stop_does_not(loop: EventLoop, is_there: bool) -> None:
+    begun = list[bool]()
+
+    async def handler() -> None:
+        begun.append(True)
+
+    async def handled(task: Task) -> None:
+        await loop.handle(handler(), task.lost)
+
+    if is_there:
+        loop.run(lambda: asyncio.sleep(0))
+    loop.stop(STOPPED)
+    end = loop.run(lambda: runner_of(handled).run_async(leased("awaited", {})))
+    assert (end.ending, end.detail, begun) == (Ending.RELEASE, STOPPED, [])
+
+
+def test_a_handler_that_waits_for_another_one_by_a_plain_call_learns_to_await_it(loop: EventLoop) -> None:
+    ends = list[BaseException | None]()
+
+    async def wait() -> None:
+        loop.run(lambda: asyncio.sleep(0))
+
+    def run() -> None:
+        try:
+            loop.run(wait)
+        except RuntimeError as error:
+            ends.append(error)
+
+    threading.Thread(target=run, daemon=True).start()  # one that waits for itself never ends
+    assert "await it" in str(until(lambda: ends))
 
 
 def test_a_forced_cancel_that_a_checkpoint_meets_cancels_the_handler(ledger: EmbeddedLedger) -> None:
@@ -525,7 +578,7 @@ def test_instant_tasks_have_a_thread_beside_what_awaits(threads: Threads) -> Non
         await gate.wait()
 
     batches = batches_of(runner_of(wait), threads)
-    batches._usual_s["plain"] = 0.0
+    batches._times.note("plain", 0.0)
     batches.begin(SHARD, tasks_of(1), {}, 1)
     for name in ("p", "q"):
         batches.begin(SHARD, tasks_of(2_000, "plain", name), {}, 2_000)  # for several turns of a thread
@@ -562,6 +615,45 @@ def test_no_tenant_has_all_places_of_the_loop(threads: Threads) -> None:
     assert (held_back.ending, held_back.detail) == (Ending.RELEASE, HELD)
     LOOP.run(lambda: asyncio.sleep(0, gate.set()))
     assert {end.ending for end in gathered(batches, 3)} == {Ending.DONE}
+
+
+def test_a_handler_that_cancels_all_tasks_of_the_loop_keeps_no_other_from_running(threads: Threads) -> None:
+    ran = list[str]()
+
+    async def cancel_all(task: Task) -> None:
+        for other in asyncio.all_tasks() - {asyncio.current_task()} if task.id == "t0" else ():
+            other.cancel()
+        ran.append(task.id)
+
+    async def begin() -> None:  # on the loop, so that all are there before the first one runs
+        batches.begin(SHARD, tasks_of(4), {}, 4)
+
+    batches = batches_of(runner_of(cancel_all), threads)
+    LOOP.run(begin)
+    assert {end.ending for end in gathered(batches, 4)} == {Ending.DONE}
+    assert sorted(ran) == ["t0", "t1", "t2", "t3"]
+    until(lambda: batches._called == batches._lasting == 0)
+
+
+def test_a_run_that_is_cancelled_before_its_handler_begins_is_begun_anew(threads: Threads) -> None:
+    opening, gate = threading.Event(), threading.Event()
+
+    def opened(task: Task) -> Task:
+        opening.set()
+        assert gate.wait(TIMEOUT_S)
+        return task
+
+    async def cancel_all() -> None:
+        for other in asyncio.all_tasks() - {asyncio.current_task()}:
+            other.cancel()
+
+    batches = batches_of(runner_of(lambda _task: asyncio.sleep(0), opened=opened), threads)
+    batches.begin(SHARD, tasks_of(1, payload_json=f"{SEALED}{{}}"), {}, 1)
+    assert opening.wait(TIMEOUT_S)
+    LOOP.run(cancel_all)
+    gate.set()
+    assert [end.ending for end in gathered(batches, 1)] == [Ending.DONE]
+    until(lambda: batches._called == batches._lasting == 0)
 
 
 def test_a_fault_of_duecourses_own_costs_no_place(threads: Threads, caplog: pytest.LogCaptureFixture) -> None:

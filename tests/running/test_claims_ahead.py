@@ -10,9 +10,10 @@ import pytest
 
 from duecourse.errors import TaskDamaged
 from duecourse.ledger.task import Done, Ending, Settlement, Task
+from duecourse.running.batches import LOOK_AGAIN_S, NoDisplay, WorkBatches
+from duecourse.running.hand_over import Targets
 from duecourse.running.run import Runner, release
-from duecourse.running.targets import Targets
-from duecourse.running.threads import LOOK_AGAIN_S, NoDisplay, Threads, Work, WorkBatches
+from duecourse.running.threads import Threads, Work
 from tests.support.clock import HandClock
 from tests.support.engine import Broker, Lambda, targets_of
 from tests.support.kinds import leased
@@ -154,7 +155,7 @@ def test_slow_tasks_bound_a_worker_for_a_moment_only_while_threads_are_free(monk
 
     runner = Runner(lambda _kind: work, None, HandClock().now, random.Random(1))
     batches = WorkBatches(runner, targets_of({}, Lambda()), threads)
-    monkeypatch.setattr("duecourse.running.threads.GROW_S", 0.2)
+    monkeypatch.setattr("duecourse.running.batches.GROW_S", 0.2)
     try:
         batches.begin(SHARD, [leased("work", {}, id=id, token=id) for id in ("a", "b")], {}, 2)
         threads.begin_all()

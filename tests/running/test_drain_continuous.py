@@ -16,9 +16,10 @@ from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.operation_types import Settled
 from duecourse.ledger.task import Done, Settlement, Shard, Status, Task, Trigger
 from duecourse.running import drain as flow
+from duecourse.running.batches import NO_DISPLAY, LeaseDisplay, NoDisplay
 from duecourse.running.drain import REST, ContinuousDrain, DrainState
 from duecourse.running.run import Kind, Runner
-from duecourse.running.threads import NO_DISPLAY, LeaseDisplay, NoDisplay, Threads
+from duecourse.running.threads import Threads
 from tests.support.clock import HandClock
 from tests.support.engine import fire_nothing, targets_of
 from tests.support.ledger import SHARD, new, stored_task

@@ -17,7 +17,7 @@ import pytest
 from duecourse import Done, Drop, Kind, Retry, Task, extend, save, task_handler
 from duecourse.errors import InvalidInput, StoreUnavailable
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
-from duecourse.ledger.operations.records import Warmth
+from duecourse.ledger.operations.namespace_records import Warmth
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import GRACE_MS, Status
 from duecourse.running.task_event import tasks_event

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from duecourse.ledger.task import Ending, Settlement, Task
-from duecourse.running.run import FALL, Runner
-from duecourse.running.threads import Threads, WorkBatches
+from duecourse.running.batches import INSTANT_MS, RESCUE_S, WorkBatches
+from duecourse.running.run import SLOWLY, Runner
+from duecourse.running.threads import Threads
 from tests.support.clock import HandClock
 from tests.support.engine import Lambda, targets_of
 from tests.support.kinds import leased
@@ -54,7 +55,7 @@ def held(gate: threading.Event) -> None:
 
 def know(batches: WorkBatches, kind: str = "instant") -> None:
     """Work so many that the kind is known to take no time, whatever else the machine did meanwhile."""
-    until(lambda: gathered(batches, len(begin(batches, 4 * FALL, kind))) and batches._usual_s[kind] < 0.0001)
+    until(lambda: gathered(batches, len(begin(batches, 4 * SLOWLY, kind))) and batches._times.of(kind) < 0.1)
 
 
 def test_instant_tasks_are_all_worked_by_one_thread_once_they_are_known(threads: Threads) -> None:
@@ -81,6 +82,37 @@ def test_those_behind_one_that_takes_longer_than_it_should_get_threads_of_their_
     finally:
         gate.set()
     assert [end.id for end in gathered(batches, 1)] == ["slow0"]
+
+
+def test_a_drain_that_never_waits_for_long_gives_those_behind_a_slow_one_threads_too(threads: Threads) -> None:
+    gate = threading.Event()
+    batches = batches_of(threads, lambda task: None if task.id != "slow0" else held(gate))
+    know(batches)
+    ended = list[Settlement]()
+
+    def are_all() -> bool:
+        # As where rings come all the time: the time until a rescue does not begin anew with each wait.
+        ended.extend(end for _, ends in batches.gather(RESCUE_S / 8) for end in ends)
+        return len(ended) == 50
+
+    try:
+        begin(batches, 1, name="slow")
+        others = begin(batches, 50)
+        until(are_all, every=0.0)
+        assert {end.id for end in ended if end.ending is Ending.DONE} == {*others}
+    finally:
+        gate.set()
+
+
+def test_of_instant_tasks_one_counts_as_begun_by_its_claim_and_of_others_one_for_each_thread(threads: Threads) -> None:
+    batches = batches_of(threads, lambda task: time.sleep(0.002) if task.kind == "lasting" else None)
+    assert batches.idle == SIZE, "nothing is known yet"
+    know(batches)
+    until(lambda: gathered(batches, len(begin(batches, SIZE, "lasting"))) and batches._times.of("lasting") > INSTANT_MS)
+    for kind, idle in (("instant", 1), ("lasting", SIZE), ("instant", 1)):
+        begin(batches, 1, kind)
+        gathered(batches, 1)
+        assert batches.idle == idle
 
 
 def test_what_has_ended_does_not_wait_to_be_settled_for_what_runs_after_it(threads: Threads) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from duecourse.ledger.task import Done, Ending, Outcome, Settlement, Task
+from duecourse.running.batches import WorkBatches
 from duecourse.running.event_loop import LOOP
 from duecourse.running.run import Runner
-from duecourse.running.threads import Threads, WorkBatches
+from duecourse.running.threads import Threads
 from tests.support.clock import HandClock
 from tests.support.engine import Lambda, Table, targets_of
 from tests.support.kinds import leased
@@ -84,7 +85,7 @@ def batches_beside(threads: Threads, gate: threading.Event) -> WorkBatches:
 
     runner = Runner(lambda _kind: work, None, HandClock().now, random.Random(1))
     batches = WorkBatches(runner, targets_of({}, Lambda()), threads)
-    batches._usual_s["instant"] = 0.0
+    batches._times.note("instant", 0.0)
     return batches
 
 
@@ -131,4 +132,4 @@ def test_a_task_that_was_not_run_says_nothing_of_its_kind(threads: Threads) -> N
     batches.begin(SHARD, lapsed, {}, 3)
     until(lambda: len(batches._outbox) == 3 and not batches._called)
     assert {end.ending for _, ends in batches._outbox for end in ends} == {Ending.RELEASE}
-    assert "slow" not in batches._usual_s
+    assert batches._times.of("slow", unknown=-1) == -1

@@ -271,10 +271,49 @@ def test_a_busy_target_is_handed_half_as_much_and_more_with_each_begin(ledger: L
     begin(ledger, first[0])
     clock.at = lapse(ledger, clock, "t01").due_at
     second = claim(ledger, most=60).tasks
-    assert len(second) == (60 - 1) // 2
-    for task in second[:3]:
+    assert len(second) == (60 - 1) // 2 - 9  # in whole events
+    for task in second:
         begin(ledger, task)
-    assert len(claim(ledger, most=60).tasks) == 3 + 3
+    assert len(claim(ledger, most=60).tasks) == (60 - 1) // 2 + 20 - 9
+
+
+@pytest.mark.parametrize(("each", "whole"), [(0, 10), (4, 4)])
+def test_a_target_that_tasks_wait_for_is_handed_whole_events(
+    ledger: Ledger, clock: HandClock, each: int, whole: int
+) -> None:
+    ledger.add([new(f"t{n:02}", kind="report", due_at=clock.at - 100 + n) for n in range(60)])
+    first = claim(ledger, most=20).tasks
+    for task in first[: whole - 1]:
+        begin(ledger, task, each=each)
+    ledger.add([new("fresh", kind="report", due_at=clock.at - LATER_MS)])
+    assert claim(ledger, most=20).tasks == []
+    assert ledger.stats(SHARD).bell_at > clock.at + 1_000
+    begin(ledger, first[whole - 1], each=each)
+    assert ledger.stats(SHARD).bell_at == clock.at + 1
+    begin(ledger, *first[whole : 2 * whole - 1], each=each)
+    assert len(claim(ledger, most=20).tasks) == whole
+    assert claim(ledger, most=20).tasks == []
+
+
+def test_a_claim_that_makes_many_due_again_hands_over_whole_events(ledger: Ledger) -> None:
+    ledger.add([new(f"t{n}", kind="report") for n in range(200)])
+    first = claim(ledger).tasks
+    assert claim(ledger).aside == 100
+    begin(ledger, *first)
+    assert len(claim(ledger).tasks) == 60
+
+
+def test_the_rest_of_what_waits_is_handed_over_though_it_is_no_whole_event(ledger: Ledger) -> None:
+    ledger.add([new(f"t{n}", kind="report") for n in range(23)])
+    first = claim(ledger, most=20).tasks
+    begin(ledger, *first[:10])
+    assert len(claim(ledger, most=20).tasks) == 3
+
+
+def test_a_claim_with_little_room_of_its_own_hands_over_what_it_can(ledger: Ledger) -> None:
+    ledger.add([new(f"t{n}", kind="report") for n in range(30)])
+    begin(ledger, *claim(ledger, most=20).tasks[:10])
+    assert [len(claim(ledger, limit=4, most=20).tasks) for _ in range(2)] == [4, 0]
 
 
 def test_a_claim_answers_how_many_tasks_one_invocation_has_time_for(ledger: Ledger) -> None:
@@ -351,22 +390,24 @@ def test_no_more_are_handed_over_than_a_target_may_have_unbegun(ledger: Ledger, 
     assert (first.aside, first.backlog) == (5, 0)
     assert claim(ledger, most=20).tasks == []
     assert stored_task(ledger, "t24").due_at == clock.at - 76
-    begin(ledger, first.tasks[0])
+    begin(ledger, *first.tasks[:10])
     assert claim(ledger, most=20).tasks[0].id == "t20"
 
 
-def test_a_place_that_is_free_again_rings_for_what_waits_once_a_tenth_of_them_is(
-    ledger: Ledger, clock: HandClock
+@pytest.mark.parametrize(("most", "rings_at"), [(5, 5), (20, 10), (200, 20)])
+def test_places_that_are_free_again_ring_for_what_waits_once_a_tenth_or_a_whole_event_is(
+    ledger: Ledger, clock: HandClock, most: int, rings_at: int
 ) -> None:
-    ledger.add([new(f"t{n}", kind="report") for n in range(25)])
-    first = claim(ledger, most=20).tasks
-    begin(ledger, first[0])
+    ledger.add([new(f"t{n}", kind="report") for n in range(2 * most)])
+    first = claim(ledger, limit=most, most=most).tasks
+    assert claim(ledger, most=most).tasks == []
+    begin(ledger, *first[: rings_at - 1])
     assert ledger.stats(SHARD).bell_at > clock.at + 1_000
-    settle(ledger, first[1], Ending.RELEASE, delay_ms=LATER_MS)
+    settle(ledger, first[rings_at - 1], Ending.RELEASE, delay_ms=LATER_MS)
     assert ledger.stats(SHARD).bell_at == clock.at + 1
     ledger.add([new("later", delay_ms=LATER_MS)])
     assert ledger.stats(SHARD).bell_at == clock.at + 1
-    assert len(claim(ledger, most=20).tasks) == 2
+    assert len(claim(ledger, most=most).tasks) == rings_at
     assert ledger.stats(SHARD).bell_at > clock.at + 1_000
 
 

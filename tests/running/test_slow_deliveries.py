@@ -16,9 +16,10 @@ from duecourse.ledger.operation_types import MAX_ADD
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Ending, RetryPolicy, Settlement, Status, Task
 from duecourse.running.drain import Drainer, Limits
+from duecourse.running.hand_over import MAX_TASKS
+from duecourse.running.received_tasks import ReceivedTasks
 from duecourse.running.task_event import decode_tasks
 from duecourse.running.threads import Threads
-from duecourse.running.work import Worker
 from tests.support.engine import ample, engine, fire_nothing, targets_of
 from tests.support.ledger import SHARD, new
 from tests.support.matrix import in_turn
@@ -111,7 +112,8 @@ def test_many_tasks_of_a_slow_function_all_run_once_and_few_wait_for_it_at_a_tim
     ran: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     outstanding: list[int] = []
-    threads = Threads(10)
+    sizes: list[int] = []
+    threads = Threads(MAX_TASKS)
 
     def kind(task: Task) -> None:
         ran[task.id] += 1
@@ -120,8 +122,9 @@ def test_many_tasks_of_a_slow_function_all_run_once_and_few_wait_for_it_at_a_tim
     with engine(stored, kind) as made:
 
         def function(event: Json) -> None:
-            worker = Worker(stored, made.runner, threads, ample, LEASE_MS)
-            counts.update(worker.work(decode_tasks(event)))
+            worker, tasks = ReceivedTasks(stored, made.runner, threads, ample, LEASE_MS), decode_tasks(event)
+            sizes.append(len(tasks))
+            counts.update(worker.work(tasks))
             outstanding.append(unbegun(stored))
 
         ids = add(stored, many)
@@ -132,6 +135,7 @@ def test_many_tasks_of_a_slow_function_all_run_once_and_few_wait_for_it_at_a_tim
     assert (counts["done"], counts["stale"]) == (many, 0)
     assert stored.stats(SHARD).dead == 0
     assert 0 < max(outstanding) <= MOST
+    assert len(sizes) <= many // MAX_TASKS + 1  # an invocation takes as long for one task as for ten
 
 
 def test_a_function_that_works_first_and_settles_later_loses_nothing(stored: Ledger) -> None:

@@ -12,7 +12,7 @@ from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.operation_types import Delivery, Settled
 from duecourse.ledger.task import MAX_PAYLOAD_BYTES, MAX_STATE_BYTES, Ending, RetryPolicy, Run, Status, Task
 from duecourse.running.drain import Drainer, Limits
-from duecourse.running.targets import MAX_BYTES, Targets
+from duecourse.running.hand_over import MAX_BYTES, Targets
 from duecourse.running.task_event import BrokerMessage, message_body, tasks_event
 from tests.support.clock import HandClock
 from tests.support.engine import MARGIN_MS, Broker, Lambda, ample, engine, fire_nothing, targets_of

@@ -6,13 +6,22 @@ from contextlib import ExitStack
 import pytest
 
 from duecourse.ledger.task import DEFAULT_TENANT
-from duecourse.running.threads import Threads
+from duecourse.running.event_loop import ASYNC_PARALLEL
+from duecourse.running.threads import Threads, places
 from tests.support.wait import until
 
 
 def alive(pool: Threads) -> int:
     """How many serve in this pool: another test's may still be at their last task."""
     return sum(thread.is_alive() for thread in pool._threads)
+
+
+@pytest.mark.parametrize(
+    ("parallel", "are_async", "most"),
+    [(None, False, 8), (3, False, 3), (9, False, 8), (None, True, ASYNC_PARALLEL), (9, True, 9)],
+)
+def test_tasks_need_a_thread_each_unless_all_are_async(parallel: int | None, are_async: bool, most: int) -> None:
+    assert places(8, parallel, are_async=are_async) == most
 
 
 def test_work_is_done_by_as_many_threads_as_there_are_places() -> None:
@@ -48,6 +57,21 @@ def test_a_pool_never_outgrows_its_size_whoever_gives_it_work() -> None:
     assert alive(threads) == 2
     gate.set()
     threads.close()
+
+
+def test_work_that_gives_more_work_while_its_pool_closes_is_all_done() -> None:
+    threads, done = Threads(4), list[str]()
+
+    def give() -> None:
+        until(lambda: not threads._inbox.empty())  # the close has begun
+        threads.do(lambda: done.append("first"))
+        threads.do(lambda: threads.do(lambda: done.append("second")))
+
+    threads.do(give)
+    closing = threading.Thread(target=threads.close, daemon=True)
+    closing.start()
+    until(lambda: not closing.is_alive())
+    assert (done, alive(threads)) == (["first", "second"], 0)
 
 
 def test_a_closed_crew_can_be_given_work_again() -> None:

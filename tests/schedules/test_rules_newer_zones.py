@@ -46,6 +46,10 @@ class Zoned:
     def check(self, rule: Rule) -> None:
         """Take every rule."""
 
+    def first(self, rule: Rule, at: int) -> int | None:
+        """The first time from `at` on."""
+        return next(self.times(rule, at - 1), None)
+
     def times(self, rule: Rule, after: int) -> Iterator[int]:
         """An hour of each day in the zone, each hour, or elapsed time."""
         if isinstance(rule.repeat, Every):

@@ -36,8 +36,8 @@ from duecourse.schedules.calendar import Calendar
 from duecourse.schedules.firing import Firer
 from duecourse_local.backup.export import Export
 from duecourse_local.backup.restore import Restore, Restored
+from duecourse_local.doctor.examination import Examination
 from duecourse_local.doctor.finding import Level
-from duecourse_local.doctor.ledger import Examination
 from tests.support import redis_ledger
 from tests.support.clock import START, HandClock
 from tests.support.crashes import crashing_reshards

@@ -1,5 +1,6 @@
 """The verbs on schedules, in process: added, changed, paused, run, backfilled and shown, on a clock moved by hand."""
 
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -29,6 +30,7 @@ from duecourse.ledger.schedule import (
     occurrence_id,
 )
 from duecourse.ledger.task import Again, Done, NewTask, RetryPolicy, Shard, Status, Task
+from duecourse.schedules.calendar import Calendar
 from duecourse.schedules.rrule import rrule_times
 from duecourse.schedules.verbs import MAX_BACKFILL, SHOWN, Schedules
 from duecourse.settings import Settings
@@ -795,3 +797,22 @@ def test_deleted_it_fires_no_more_and_what_runs_goes_on(app: App, ledger: Embedd
     found = ledger.get("default", task.id)
     assert found
     assert found.status is Status.LEASED
+
+
+class Wordless(Calendar):
+    """A calendar that has no words for an instant."""
+
+    def local(self, at: int, time_zone: str) -> str:
+        """Fail."""
+        raise ValueError(f"{at} in {time_zone}")
+
+
+def test_times_of_a_new_schedule_are_computed_when_somebody_looks_at_them(ledger: EmbeddedLedger) -> None:
+    asked = Schedule("s", "webhook", Rule(Every(HOUR), AT_ADD))
+    added, _ = Schedules(ledger, Wordless(), lambda task: task).add(asked)
+    assert (added.schedule.id, added.progress.nominal) == ("s", START + HOUR)
+    with pytest.raises(ValueError, match=f"{START + HOUR} in UTC"):
+        str(added.upcoming)
+    verbs = Schedules(ledger, Calendar(), lambda task: task)
+    other, _ = verbs.add(replace(asked, id="t"))
+    assert other == verbs.get("default", "t") == pickle.loads(pickle.dumps(other))  # noqa: S301 - a value of our own

@@ -24,7 +24,7 @@ from duecourse.running.drain import Drainer, Limits
 from duecourse.running.task_event import BrokerMessage
 from duecourse.services import rabbitmq as amqp_publisher
 from duecourse.services.rabbitmq import AmqpPublisher
-from duecourse_local.cli.rabbitmq import RabbitMq, executable
+from duecourse_local.harness.rabbitmq_server import RabbitMq, executable
 from tests.support.clock import HandClock
 from tests.support.commands import gone
 from tests.support.engine import MARGIN_MS, Lambda, ample, engine, fire_nothing, targets_of

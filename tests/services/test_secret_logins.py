@@ -16,8 +16,8 @@ from duecourse.ledger.redis_bells import RedisBells
 from duecourse.ledger.task import NewTask
 from duecourse.running.task_event import BrokerMessage
 from duecourse.services.rabbitmq import AmqpPublisher
-from duecourse_local.cli.rabbitmq import RabbitMq
 from duecourse_local.harness.addresses import LOOPBACK, free_port
+from duecourse_local.harness.rabbitmq_server import RabbitMq
 from tests.support.matrix import MATRIX
 from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_sentinel import SentinelServers

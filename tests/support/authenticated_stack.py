@@ -13,9 +13,9 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from duecourse.api.authorization import Role
-from duecourse_local.harness.aws import access
-from duecourse_local.harness.aws.access import Auth
+from duecourse_local.harness.aws import authorizer
 from duecourse_local.harness.aws.account import ACCOUNT, REGION
+from duecourse_local.harness.aws.authorizer import Auth
 from duecourse_local.harness.options import Options, Precision
 from tests.support.callers import Caller
 from tests.support.emulator import local_stack
@@ -26,7 +26,7 @@ ACME = Caller("acme", (Role.CALLER, Role.WORKER))
 KNOWN = [ACME, *(Caller(tenant, (role,)) for tenant in ("acme", "globex") for role in Role)]
 """Everybody with a role, each of whom has a role of the account."""
 TABLE = {f"arn:aws:iam::{ACCOUNT}:role/{who.name}": {"tenant": who.tenant, "roles": who.roles} for who in KNOWN}
-tokens = cache(access.tokens)
+tokens = cache(authorizer.tokens)
 """What issues the tokens of a folder: its key is checked once, for that takes a tenth of a second."""
 RULES = {Auth.JWT: "claim:org_id", Auth.IAM: f"principals:{json.dumps(TABLE)}"}
 
@@ -52,7 +52,7 @@ class AuthenticatedStack(NamedTuple):
         if self.auth == Auth.JWT:
             token = tokens(self.folder).issue(who.name, who.tenant, who.roles, 60)
             return lambda _method, _target, _text, headers: headers | {"authorization": f"Bearer {token}"}
-        return lambda *request: self.signed(access.signatures(self.folder).issue(who.name), *request)
+        return lambda *request: self.signed(authorizer.signatures(self.folder).issue(who.name), *request)
 
     def signed(
         self, by: tuple[str, str, str], method: str, target: str, text: str | None, headers: dict[str, str]

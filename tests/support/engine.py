@@ -14,8 +14,8 @@ from duecourse.ledger.operation_types import Result, Results
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Shard, Task
 from duecourse.running.drain import Drainer, Fire, Limits
+from duecourse.running.hand_over import Targets
 from duecourse.running.run import Kind, Runner
-from duecourse.running.targets import Targets
 from duecourse.running.task_event import BrokerMessage, Invoker, Publisher
 from duecourse.running.threads import Threads
 

@@ -20,6 +20,7 @@ from duecourse.ledger.task import (
     Task,
     Trigger,
 )
+from duecourse.running.hand_over import MAX_TASKS
 from tests.support.clock import HandClock
 
 R, S = Reply, Status
@@ -139,8 +140,10 @@ class Model:
             self.tell()
             self._woken = False
             return leased, died, 0
-        room = most - self._out() if most else limit * self.wake
-        self._make_due_again(min(limit, room))
+        free = most - self._out()
+        if self.waiting:
+            free = self._whole_events(free, most, limit)
+        self._make_due_again(min(limit, free) if most else limit * self.wake)
         for id in self._due():
             row = self.rows[id]
             if len(leased) == limit:
@@ -149,7 +152,7 @@ class Model:
                 self._remember(row, Run(row.run, 0, 0, self.now, "expired", "past its deadline"))
                 row.status, row.ended = S.DEAD, self.now
                 died += 1
-            elif most and row.asked.kind == HANDED and self._out() >= most:
+            elif most and row.asked.kind == HANDED and free <= 0:
                 self.waiting.discard((row.due, row.aside, id))
                 row.aside, self.most = self.now + 900_000, most
                 self.waiting.add((row.due, row.aside, id))
@@ -157,6 +160,7 @@ class Model:
                 break
             else:
                 handed = bool(most) and row.asked.kind == HANDED
+                free -= handed
                 self._lease(row, 2 * lease_ms if handed else lease_ms, trigger)
                 row.handed = handed
                 row.ahead = not handed and len(leased) >= at_once
@@ -207,8 +211,14 @@ class Model:
         if row.handed:
             self._free(row)
 
+    @staticmethod
+    def _whole_events(free: int, most: int, limit: int) -> int:
+        event = min(most, MAX_TASKS)
+        return min(free, limit) // min(event, limit) * min(event, limit) if free >= event > 0 else 0
+
     def _has_room(self) -> bool:
-        return bool(self.waiting) and self._out() <= self.most - max(1, self.most // 10)
+        event = min(self.most, MAX_TASKS)
+        return bool(self.waiting) and self._out() <= self.most - max(1, event, self.most // 10)
 
     def _stop_waking(self) -> None:
         self.wake = self.wake and self._has_room()

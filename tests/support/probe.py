@@ -1,4 +1,7 @@
-"""A function of one's own in a copy of the project, that notes when its first line ran, for which task and where."""
+"""A function of one's own in a copy of the project, that notes when its first line ran, for which task and where.
+
+A task runs for as many seconds as its payload says.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +16,7 @@ RESOURCE = """
     Type: AWS::Serverless::Function
     Properties:
       CodeUri: functions/probe
-      Timeout: 30
+      Timeout: 30{limits}
       Environment:
         Variables:
           DUECOURSE_TARGETS: ""
@@ -31,6 +34,7 @@ log = os.open(os.environ["PROBE_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 @task_handler
 def handler(task):
     os.write(log, b"%d %d %d %s\\n" % (time.time() * 1_000_000, task.due_at, os.getpid(), task.id.encode()))
+    time.sleep(task.payload or 0)
     return Done()
 """
 
@@ -49,12 +53,13 @@ class Line(NamedTuple):
 
 
 class Probe:
-    """A project with the function, whose kind is `probe`."""
+    """A project with the function, whose kind is `probe`; at most `at_once` invocations of it run, if that is given."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, at_once: int | None = None) -> None:
         self._template = copy_project(folder)
         self._log = folder / "probe.log"
-        add_resource(self._template, RESOURCE.format(log=self._log))
+        limits = f"\n      ReservedConcurrentExecutions: {at_once}" if at_once else ""
+        add_resource(self._template, RESOURCE.format(log=self._log, limits=limits))
         (folder / "functions/probe").mkdir()
         (folder / "functions/probe/app.py").write_text(CODE)
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pika
 
-from duecourse_local.cli.rabbitmq import executable
 from duecourse_local.errors import HarnessError
+from duecourse_local.harness.rabbitmq_server import executable
 from tests.support.needs import missing
 
 URL = "amqp://guest:guest@127.0.0.1:5672/"

@@ -5,7 +5,7 @@ from typing import Any
 
 import redis
 
-from duecourse.ledger.redis_login import USER, Rights
+from duecourse.ledger.redis_acl import USER, Rights
 from tests.support.redis_cluster import ClusterServers
 from tests.support.redis_server import FLOOR, RedisServer
 

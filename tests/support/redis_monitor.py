@@ -1,4 +1,4 @@
-"""MONITOR of a Redis: the number of records that each script reads, and the size of its requests."""
+"""MONITOR of a Redis: the commands sent to it, the records that each script reads, and the size of its requests."""
 
 import re
 import socket
@@ -28,6 +28,21 @@ def words_said(server: RedisServer) -> Iterator[dict[str, int]]:
     most: dict[str, int] = {}
     with _watched(server, lambda lines: _count(lines, most)):
         yield most
+
+
+def sent_by(server: RedisServer, act: Callable[[], object]) -> list[str]:
+    """The commands that reach the server while `act` runs, but those of its scripts."""
+    found: list[str] = []
+    with server.client() as watcher, server.client() as client, client.client() as ours, watcher.monitor() as monitor:
+        act()
+        ours.echo("the end")  # on a connection that was made before
+        for seen in monitor.listen():
+            name = seen["command"].split(" ")[0].upper()
+            if name == "ECHO":
+                return found
+            if seen["client_type"] != "lua":
+                found.append(name)
+    raise AssertionError
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from typing import Any
 from duecourse_local.demo.stage import Mail, Stage
 from duecourse_local.harness.aws.invocation import Answer, Invocation
 from duecourse_local.harness.options import Options
-from duecourse_local.harness.services import Services
 from duecourse_local.harness.stack import Stack
+from duecourse_local.harness.stack_parts import Services
 from tests.support.capabilities import Emulator
 from tests.support.deploy import Deployment
 

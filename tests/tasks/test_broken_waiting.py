@@ -21,7 +21,7 @@ from duecourse.app import App, Parts
 from duecourse.ledger.connect import connect
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.operations.ledger import Ledger
-from duecourse.ledger.redis_login import Rights
+from duecourse.ledger.redis_acl import Rights
 from duecourse.ledger.task import Ending, OnDuplicate, Task
 from duecourse.settings import Settings
 from duecourse.tasks import waiting as waits

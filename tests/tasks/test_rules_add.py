@@ -2,6 +2,7 @@
 
 import pytest
 
+from duecourse.errors import InvalidInput
 from duecourse.ledger.operation_types import MAX_ADD, AddReply, Reply, Settled, UniqueCondition
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import Change, Ending, NewTask, OnDuplicate, RetryPolicy, Shard, Status, Task
@@ -122,9 +123,9 @@ def test_a_batch_may_have_as_many_as_the_port_says_and_no_more(ledger: Ledger) -
 
 def test_echo_shows_the_record_kept_for_each_task(ledger: Ledger) -> None:
     (created,) = ledger.add([new()], echo=True)
-    assert created == AddReply("a", Reply.CREATED, stored_task(ledger))
+    assert (created.id, created.reply, created.task) == ("a", Reply.CREATED, stored_task(ledger))
     (kept,) = ledger.add([new(payload="2")], echo=True)
-    assert kept == AddReply("a", Reply.KEPT, stored_task(ledger))
+    assert (kept.id, kept.reply, kept.task) == ("a", Reply.KEPT, stored_task(ledger))
     claim(ledger)
     (waiting,) = ledger.add([new(payload="3", on_duplicate=REPLACE)], echo=True)
     assert waiting.task
@@ -253,3 +254,16 @@ def test_a_group_whose_tasks_have_ended_is_taken_for_who_has_not_seen_them(ledge
     seen = stored_task(ledger).generation
     assert ledger.add([new("b")], unique=UniqueCondition("g", seen - 1)) == []
     assert ledger.add([new("b")], unique=UniqueCondition("g", seen))
+
+
+def test_of_tasks_of_separate_callers_each_has_its_own_reply_or_error(ledger: Ledger) -> None:
+    add(ledger, id="there")
+    asked = [new("a"), new("too long", kind=300 * "k"), new("there", on_duplicate=OnDuplicate.REJECT), new("a")]
+    created, wrong, there, again = ledger.add_each(asked)
+    assert isinstance(wrong, InvalidInput)
+    assert isinstance(created, AddReply)
+    assert (created.reply, created.task) == (Reply.CREATED, stored_task(ledger))
+    assert there == AddReply("there", Reply.SCHEDULED)
+    assert isinstance(again, AddReply)
+    assert (again.reply, again.task) == (Reply.KEPT, stored_task(ledger))
+    assert ledger.add_each([]) == []

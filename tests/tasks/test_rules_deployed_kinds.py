@@ -2,7 +2,7 @@
 
 from duecourse.ledger.operation_types import Deployed
 from duecourse.ledger.operations.ledger import Ledger
-from duecourse.ledger.operations.records import DEPLOYMENT_KEPT_MS, DEPLOYMENT_RENEWED_MS
+from duecourse.ledger.operations.namespace_records import DEPLOYMENT_KEPT_MS, DEPLOYMENT_RENEWED_MS
 from tests.support.clock import START, HandClock
 
 OLD, NEW = {"poll", "report"}, {"poll", "bill", "report"}

@@ -15,6 +15,7 @@ from duecourse.ledger.keys import keys_of, shards_key
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.task import NewTask, Shard, Status, Task
 from duecourse.ringing.tick import Retention, Sweeper
+from duecourse.running.event_loop import LOOP
 from duecourse.running.leases import LeaseExtender
 from duecourse.settings import Settings
 from duecourse.task_handlers import task_handler
@@ -81,6 +82,7 @@ def worker(cluster: ClusterServers, ran: set[str]) -> Iterator[WorkerProcess]:
             yield serving
         finally:
             serving.stop(30)
+            LOOP.forget()  # the tests' process lives on
 
 
 def test_a_worker_goes_on_with_the_queues_of_the_others(site: Site, ledger: Ledger) -> None:

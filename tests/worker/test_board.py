@@ -12,7 +12,7 @@ from duecourse.errors import DuecourseError, StoreMisused, StoreUnavailable
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.task import Run, Status, Task
 from duecourse.running import leases as lease_module
-from duecourse.running.leases import LeaseReturner, LeaseState, ProcessLease
+from duecourse.running.leases import LeaseExtender, LeaseReturner, LeaseState, ProcessLease
 from duecourse.running.run import DIED, STOPPED, UNSETTLED, is_suspect
 from duecourse.worker.child import SLOT, SLOTS, Board
 from tests.support.clock import HandClock
@@ -31,14 +31,17 @@ def shown(task: Task, state: LeaseState = LeaseState.RUNS) -> ProcessLease:
     return ProcessLease(task.queue, task.id, task.tenant, task.group, task.token, state)
 
 
-def test_a_board_shows_each_lease_from_its_claim_to_its_settle_to_whoever_has_its_file(board: Board) -> None:
+def test_a_board_shows_each_lease_from_its_claim_to_its_settle_to_whoever_has_its_file(
+    board: Board, ledger: EmbeddedLedger
+) -> None:
     theirs = Board(board.file)
     a, b = leased("work", {}, id="a", token="a"), leased("work", {}, id="b", token="b")
     assert (theirs.held(), theirs.left_out) == ([], 0)
     board.left_out = 7
     board.hold([a, b])
     assert theirs.held() == [shown(a, LeaseState.WAITS), shown(b, LeaseState.WAITS)]
-    with board.running(a), board.running(b, isolated=True):
+    extender = LeaseExtender(ledger, mark=board.mark)
+    with extender.while_running(a), extender.while_running(b, LeaseState.ISOLATED):
         assert theirs.held() == [shown(a), shown(b, LeaseState.ISOLATED)]
     assert theirs.held() == [shown(a, LeaseState.ENDED), shown(b, LeaseState.ENDED)]
     board.drop(["a", "another"])
@@ -51,8 +54,8 @@ def test_a_slot_has_room_for_the_longest_names_and_what_has_no_slot_is_not_shown
     assert len(str(shown(long))) < SLOT
     board.hold(many)
     assert board.held() == [shown(task, LeaseState.WAITS) for task in many[:SLOTS]]
-    with board.running(many[-1]):
-        board.drop([task.token for task in many])
+    board.mark(many[-1].token, LeaseState.RUNS)
+    board.drop([task.token for task in many])
     board.hold(many[-1:])
     assert board.held() == [shown(many[-1], LeaseState.WAITS)]
 

@@ -41,19 +41,15 @@ from duecourse.ledger.task import DEAD, ENDED, Settlement, Shard, Task, Trigger,
 from duecourse.ledger.watched_keys import Watch
 from duecourse.queries.verbs import Queries, QueryLimits
 from duecourse.queues.verbs import Queues
-from duecourse.reminders.occurrences import Occurrences
-from duecourse.reminders.one_off import OneOffReminders
 from duecourse.reminders.send import Letter, Message, ReminderKind, Sender, Write
-from duecourse.reminders.verbs import Reminders
-from duecourse.ringing.tick import Retention, ShardDrainer, Sweeper
 from duecourse.ringing.warming import UsageRecorder, Warmer, Warming
 from duecourse.running.drain import Drainer, Limits
+from duecourse.running.hand_over import INLINE, Targets
 from duecourse.running.leases import Leases
+from duecourse.running.received_tasks import ReceivedTasks
 from duecourse.running.run import AsyncKind, Elsewhere, Kind, Runner, RunTimes
-from duecourse.running.targets import INLINE, Targets
 from duecourse.running.task_event import Invoker, Publisher, Send
 from duecourse.running.threads import Threads
-from duecourse.running.work import Worker
 from duecourse.schedules.firing import Firer
 from duecourse.schedules.verbs import Schedules
 from duecourse.settings import BUILT_IN, Settings, check_broker, parse
@@ -66,6 +62,10 @@ if TYPE_CHECKING:
     from duecourse.guard.cipher import AesGcm
     from duecourse.guard.sms_numbers import Numbers
     from duecourse.ledger.operations.ledger import Ledger
+    from duecourse.reminders.occurrence_updates import Occurrences
+    from duecourse.reminders.one_off import OneOffReminders
+    from duecourse.reminders.verbs import Reminders
+    from duecourse.ringing.tick import ShardDrainer, Sweeper
     from duecourse.schedules.calendar import Calendar
     from duecourse.schedules.file import ScheduleFiles
     from duecourse.schedules.tzdata_update import TzdataUpdater
@@ -560,25 +560,27 @@ class App(ExternalParts):
             raise InvalidSettings(error.problems) from None
 
     @lazy
-    def sweeper(self) -> Sweeper:
+    def sweeper(self) -> "Sweeper":
         """Sweeper of a tick."""
         return self.sweeper_with(self.drainer)
 
-    def sweeper_with(self, drainer: ShardDrainer) -> Sweeper:
+    def sweeper_with(self, drainer: "ShardDrainer") -> "Sweeper":
         """Sweeper whose due shards this drainer works."""
+        from duecourse.ringing.tick import Retention, Sweeper
+
         retention = Retention(self.settings.retention_ms, self.settings.dead_retention_ms)
         return Sweeper(self.ledger, drainer, retention, self.settings.margin_ms)
 
-    def worker(
-        self, runner: Runner, remaining_ms: Callable[[], int], parallel: int | None = None, invocation: str = ""
-    ) -> Worker:
-        """Worker of the tasks that one invocation handed to this function."""
-        return Worker(
+    def received_tasks(
+        self, runner: Runner, remaining_ms: Callable[[], int], at_once: int | None = None, invocation: str = ""
+    ) -> ReceivedTasks:
+        """The tasks that one invocation handed to this function."""
+        return ReceivedTasks(
             self.ledger,
             runner,
             self.threads,
             remaining_ms,
-            parallel=parallel,
+            at_once=at_once,
             invocation=invocation,
             times=self.run_times,
         )
@@ -676,19 +678,25 @@ class App(ExternalParts):
         return Leases(self.ledger, self.runner(lambda _name: None), self.settings.lease_ms, self.seals.opened)
 
     @lazy
-    def one_off_reminders(self) -> OneOffReminders:
+    def one_off_reminders(self) -> "OneOffReminders":
         """Operations on one-off reminders."""
+        from duecourse.reminders.one_off import OneOffReminders
+
         most = self.settings.reminder_messages
         return OneOffReminders(self.ledger, self.write, self.egress.problem_of, self.seals, self.number_problem, most)
 
     @lazy
-    def reminders(self) -> Reminders:
+    def reminders(self) -> "Reminders":
         """Operations on one-off and recurring reminders."""
+        from duecourse.reminders.verbs import Reminders
+
         return Reminders(self.ledger, self.calendar, self.one_off_reminders)
 
     @lazy
-    def occurrences(self) -> Occurrences:
+    def occurrences(self) -> "Occurrences":
         """Updates of the occurrences of recurring reminders."""
+        from duecourse.reminders.occurrence_updates import Occurrences
+
         return Occurrences(self.ledger, self.calendar, self.one_off_reminders)
 
 

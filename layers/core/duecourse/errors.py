@@ -1,9 +1,11 @@
 """Errors of this product, as one tree; the docstring of a class is its message.
 
 To add an error that callers see, write its class here, or in `api/problems.py` if only HTTP knows it, with a `code`.
-Its status is in `api/problems.py`, its row in CODES of `tests/api/test_problems.py`. Callers match codes: never
-rename or remove one. An error that a script answers is a Reply of `ledger/operation_types.py`, and has its row in
-REJECTIONS of `tasks/verbs.py`. `docs/reference/python.md` has a table of errors.
+Its status is in `api/problems.py`, its row in CODES of `tests/api/test_problems.py`. Callers match codes: never rename
+or remove one. A member of its own belongs to MEMBERS of `api/problems.py`; an error that takes arguments has an example
+in `local/duecourse_local/reference/openapi.py`. An error that a script answers is a Reply of
+`ledger/operation_types.py`, and has its row in REJECTIONS of `tasks/verbs.py`. `docs/reference/python.md` has a table
+of errors.
 """
 
 from collections.abc import Sequence

@@ -8,6 +8,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestUnsupportedContentType, RequestValidationError
 
 from duecourse.api import problems, router
+from duecourse.api.authorization import Principal
 from duecourse.api.fields import field_errors
 from duecourse.api.gateways import read_request
 from duecourse.api.idempotency import idempotent
@@ -16,7 +17,6 @@ from duecourse.api.router import Api, check, problem_response
 from duecourse.app import App
 from duecourse.base.json_text import Json
 from duecourse.errors import DuecourseError, InvalidInput
-from duecourse.running import routes as running_routes
 from duecourse.tasks import routes as tasks_routes
 
 api = Api(enable_validation=True, response_validation_error_http_code=500, json_body_deserializer=read_body)
@@ -24,7 +24,8 @@ api.use([check, idempotent])
 log = logging.getLogger("duecourse.enqueue_http")
 
 api.include_router(tasks_routes.router)
-api.include_router(running_routes.router)
+for name in ("begin", "settle", "extend", "save"):
+    api.include_later(name, "duecourse.running.routes")
 for name in ("reminders", "schedules", "queues", "queries"):
     api.include_later(name, f"duecourse.{name}.routes")
 api.include_later("health", router.__name__)
@@ -54,16 +55,17 @@ def translate(error: Exception) -> Exception:
 api.exception_handler(Exception)(reject)
 
 
-def serve(app: App, event: Json, context: Any, source: str = "") -> dict[str, Any]:
-    """Answer one request with this App; `source` is for one that did not come by HTTP.
+def serve(app: App, event: Json, context: Any, local: Principal | None = None) -> dict[str, Any]:
+    """Answer one request with this App; `local` is the caller of one that did not come by HTTP.
 
     Raises InvalidInput for an event that is no request of API Gateway, a function URL or a load balancer.
     """
     asked = read_request(event, app.settings.base_path)
-    first_part = asked.event["rawPath"].lstrip("/").partition("/")[0]
-    if first_part in api.later:
-        api.include(first_part)
-    request = Request(app, asked.event, context.get_remaining_time_in_millis, source)
+    path = asked.event["rawPath"].lstrip("/")
+    for part in (path.partition("/")[0], path.rpartition("/")[2]):
+        if part in api.later:
+            api.include(part)
+    request = Request(app, asked.event, context.get_remaining_time_in_millis, local)
     before = SERVED.set(request)
     try:
         # Next: `read_body` (api/request.py), `check` (api/router.py), `idempotent` (api/idempotency.py), then the

@@ -2,8 +2,9 @@
 
 To add a setting, add its field with its reader and a description (`Annotated[type, reader, description] = default`).
 It needs a parameter in `template.yaml` if a deployment sets it. If a client obeys it, its name belongs to
-ClientSettings of `client/settings.py`. If the bridge does, it belongs to BridgeTask of `template.yaml`, and to the help
-of `bridge/__main__.py`. Then `make reference`.
+ClientSettings of `client/keyword_settings.py`. If the bridge does, it belongs to BridgeTask of `template.yaml`, and to
+the help of `bridge/__main__.py`. An argument of Bridge is given where one is made: there, in `ringing/linger.py`, and
+in `functions_in_process.py` of the harness; and in `worker/child.py`, if workers obey it. Then `make reference`.
 """
 
 import re

@@ -20,9 +20,10 @@ from duecourse.errors import InvalidHandler, LeaseLost, StoreMisused, StoreUnava
 from duecourse.ledger.operation_types import Lease
 from duecourse.ledger.task import Outcome, Span, Task, dump_state, lease_within
 from duecourse.running.event_loop import LOOP
+from duecourse.running.received_tasks import run_messages
 from duecourse.running.run import Runner
 from duecourse.running.task_event import decode_message, decode_tasks
-from duecourse.running.work import run_messages
+from duecourse.running.threads import places
 
 if TYPE_CHECKING:
     from duecourse.ledger.operations.ledger import Ledger
@@ -60,14 +61,15 @@ class TaskHandler(Handler[Answer]):
         batch, left_ms = read_batch(event), context.get_remaining_time_in_millis
         kind, awaited = partial(self.run, app), partial(self.run_async, app) if self.run_async else None
         runner = app.runner(lambda _name: kind, async_kind_of=lambda _name: awaited)
+        at_once = places(app.threads.size, self.parallel, are_async=awaited is not None)
         if batch is not None:
-            return _receive(app, runner, self.parallel, batch, left_ms)
+            return _receive(app, runner, at_once, batch, left_ms)
         tasks = decode_tasks(event)
         if not tasks:
             with suppress(StoreUnavailable, StoreMisused):  # it warms the function some seconds before one with tasks
                 app.ledger.warmth().get_ready()
         invocation = str(getattr(context, "aws_request_id", ""))
-        return dict(app.worker(runner, left_ms, self.parallel, invocation).work(tasks))
+        return dict(app.received_tasks(runner, left_ms, at_once, invocation).work(tasks))
 
 
 @overload
@@ -155,13 +157,13 @@ def _run_on_loop(awaited: AwaitOne, app: App, task: Task) -> Outcome | None:
     return LOOP.run(partial(awaited, app, task))
 
 
-def _receive(app: App, runner: Runner, parallel: int | None, batch: Batch, left_ms: Callable[[], int]) -> Answer:
+def _receive(app: App, runner: Runner, at_once: int, batch: Batch, left_ms: Callable[[], int]) -> Answer:
     def decode(message: Received) -> Task:
         task, deliveries = decode_message(message.body), message.deliveries
         return replace(task, run=deliveries, attempt=deliveries, left_ms=left_ms)
 
     _, tasks, failed = read_all(batch, decode)
-    failed |= run_messages(tasks, runner, app.threads, lambda: app.ledger, app.seals.sealed, parallel)
+    failed |= run_messages(tasks, runner, app.threads, lambda: app.ledger, app.seals.sealed, at_once)
     for name, problem in failed.items():
         log.error("message %s will be delivered again: %s", name, problem)
     return batch_answer(batch, failed)

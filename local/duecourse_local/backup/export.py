@@ -11,7 +11,7 @@ from duecourse.base.times import Clock, format_instant
 from duecourse.ledger.connect import Client
 from duecourse.ledger.keys import FIELDS, keys_of, parse_shards, seals_key, settings_of, shards_key
 from duecourse.ledger.maintenance import SUCCESSOR, Scan, ScannedTask
-from duecourse.ledger.operations.records import CURRENT, FileRecord
+from duecourse.ledger.operations.namespace_records import CURRENT, FileRecord
 from duecourse.ledger.queue import SETTINGS, QueueSettings
 from duecourse.ledger.queue_history import FIELDS as HISTORY
 from duecourse.ledger.record import UNREADABLE, body_field, unpack, without_lease

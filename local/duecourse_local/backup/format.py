@@ -10,7 +10,7 @@ from duecourse.api.fields import Strict, matching, read
 from duecourse.base.ids import ANY_ID_PATTERN, NAME_PATTERN
 from duecourse.base.times import MAX_INSTANT
 from duecourse.errors import FieldError, InvalidInput, TaskDamaged
-from duecourse.ledger.operations.records import CURRENT
+from duecourse.ledger.operations.namespace_records import CURRENT
 from duecourse.ledger.queue_history import FIELDS, unpack_history
 from duecourse.ledger.record import UNREADABLE, unpack, unpack_schedule
 from duecourse.ledger.schedule import TENANT as SCHEDULES

@@ -14,7 +14,7 @@ from duecourse.ledger.keys import parse_shards, seals_key, shards_key
 from duecourse.ledger.maintenance import BATCH
 from duecourse.ledger.operations.base import ScriptRunner
 from duecourse.ledger.operations.ledger import Ledger
-from duecourse.ledger.operations.records import CURRENT, FileRecord
+from duecourse.ledger.operations.namespace_records import CURRENT, FileRecord
 from duecourse.ledger.schedule import Entry
 from duecourse.ledger.script_calls import Scripts
 from duecourse.ledger.script_codec import MAX_PIECE_BYTES

@@ -1,15 +1,16 @@
 """The HTTP API as a command sees it: requests, answers and rejections, in this process or behind a URL."""
 
+import json
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import quote
 
+from duecourse.api.problems import URN
+from duecourse.in_place import TENANT, ApiRequest, ApiUnavailable, HttpApi
 from duecourse.ledger.schedule import FileState
 
 from ..errors import HarnessError
-
-URN = "urn:duecourse:problem:"
-"""Beginning of the type of each problem that the API answers."""
 
 Document = dict[str, Any]
 """An answer of the HTTP API."""
@@ -17,7 +18,7 @@ Document = dict[str, Any]
 Query = Mapping[str, str | None]
 
 
-class Unavailable(HarnessError):
+class Unavailable(HarnessError, ApiUnavailable):
     """The store or the API does not answer."""
 
 
@@ -46,14 +47,26 @@ def _advice(problem: Document) -> str:
     return ""
 
 
-class ApiClient(Protocol):
+JSON_TYPE = {"content-type": "application/json"}
+
+
+class ApiClient(HttpApi, Protocol):
     """The HTTP API of a ledger, served by another process or by this one."""
 
-    name: str
-    """Name of the place, for people; no password is in it."""
-
     def request(self, method: str, path: str, query: Query | None = None, body: Document | None = None) -> Document:
-        """Answer to one request, {} for an empty one. Raises RequestRejected and Unavailable."""
+        """Answer to one request, {} for an empty one. A tenant that is None is no tenant in particular.
+
+        Raises RequestRejected and Unavailable.
+        """
+        words = {name: value or "" for name, value in (query or {}).items() if value is not None or name == TENANT}
+        content = b"" if body is None else json.dumps(body).encode()
+        answer = self.send(ApiRequest(method, path, words, content, JSON_TYPE if content else {}))
+        found = answer.document
+        if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise Unavailable(f"{self.name} answers {answer.status}: {found.get('detail')}")
+        if answer.is_rejection:
+            raise RequestRejected(answer.status, found)
+        return found
 
     def schedule_file_state(self) -> FileState | None:
         """State of the schedule files; None over HTTP, which does not show it."""

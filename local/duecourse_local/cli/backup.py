@@ -161,7 +161,7 @@ def repair(folder: DamagedFolder, output: RepairedFolder = None) -> None:
     folder = folder.resolve()
     copy = (output or Path(f"{folder}.repaired")).resolve()
     with console.problems_shown():
-        from ..backup.repair import repair as repaired  # LevelDB comes along
+        from ..backup.leveldb_repair import repair as repaired  # LevelDB comes along
 
         done = repaired(folder, copy)
     left_out = f", {done.left_out} of its entries left out" if done.left_out else ""

@@ -22,14 +22,14 @@ from duecourse.settings import parse
 
 from ..errors import HarnessError
 from ..harness import state
-from ..harness.aws import access
+from ..harness.aws import authorizer
 from ..harness.aws.account import REGION
 from ..harness.aws.secrets import signing_secret
 from . import console, options
 from .console import Table
 
 if TYPE_CHECKING:
-    from ..harness.aws.keyring import Keyring
+    from ..harness.aws.task_credentials import Keyring
 
 ROLE = re.compile(r"[\w+=,.@-]{1,64}", re.ASCII)
 
@@ -56,7 +56,7 @@ def credentials(
             --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" -H "x-amz-security-token: $AWS_SESSION_TOKEN"
     """
     with console.problems_shown():
-        made = access.signatures(folder).issue(role)
+        made = authorizer.signatures(folder).issue(role)
     names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION")
     for name, value in zip(names, (*made, REGION), strict=True):
         typer.echo(f"{name}={value}")
@@ -97,7 +97,7 @@ def token(
     """
     lifetime_s = options.seconds(lifetime)
     with console.problems_shown():
-        made = access.tokens(folder).issue(subject, tenant, roles or [Role.CALLER], lifetime_s)
+        made = authorizer.tokens(folder).issue(subject, tenant, roles or [Role.CALLER], lifetime_s)
     typer.echo(made)
 
 
@@ -227,7 +227,7 @@ def keyring(
 
 
 def _opened_keyring(folder: Path, remote: bool) -> "Keyring":
-    from ..harness.aws.keyring import Keyring  # boto3 comes along
+    from ..harness.aws.task_credentials import Keyring  # boto3 comes along
 
     try:
         found = parse({PREFIX: os.environ.get(PREFIX, "")}).credential_prefix

@@ -14,7 +14,7 @@ from duecourse.settings import Settings
 from ..doctor.finding import Finding, Level
 from ..harness import state
 from ..harness.addresses import ledger_name
-from . import console, functions, options, target
+from . import console, lambda_invoke, options, target
 from .console import Table
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def timeouts(folder: Path) -> "Timeout":
 
 
 def _of_template(name: str) -> float | None:
-    function = functions.functions_by_name().get(name)
+    function = lambda_invoke.functions_by_name().get(name)
     return function.timeout if function else None
 
 
@@ -87,7 +87,7 @@ def doctor(
 
 def _findings(settings: Settings, folder: Path, *, with_targets: bool) -> Iterator[Finding]:
     from ..doctor import python_build, targets, zones
-    from ..doctor.ledger import Examination
+    from ..doctor.examination import Examination
 
     with (
         target.open_redis(settings, "is not examined: only a ledger on Redis is") as redis,

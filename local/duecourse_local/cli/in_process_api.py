@@ -1,75 +1,37 @@
 """The HTTP API of a store that this process opens: its routes serve each request in place."""
 
 import getpass
-import json
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
-from io import StringIO
+from contextlib import contextmanager
 from logging import NullHandler, getLogger
-from urllib.parse import urlencode
 
 from duecourse import open_ledger
-from duecourse.api.authorization import Role
 from duecourse.app import App, Parts
 from duecourse.base.json_text import dump_json
 from duecourse.base.masking import masked
 from duecourse.base.times import MAX_INSTANT, format_duration, format_instant
 from duecourse.errors import DuecourseError, InvalidSettings
+from duecourse.in_place import InPlaceApi
 from duecourse.ledger.schedule import FileState
 from duecourse.ledger.task import DEFAULT_TENANT, RetryPolicy, Status, Task
 from duecourse.settings import Settings
 
 from ..errors import HarnessError
 from ..harness.addresses import ledger_name
-from ..harness.aws.events import HttpRequest, http_event
-from .api import Document, Query, RequestRejected, Unavailable
+from .api import ApiClient, Unavailable
 from .target import LedgerTarget, ledger_settings
 
-OPERATORS = f'principals:{{"*": {{"roles": ["{Role.OPERATOR}"]}}}}'
-"""Rule for the requests of this process: a program that can open the store can do everything anyway."""
-TIME_MS = 30_000
 
+class InProcessApi(InPlaceApi, ApiClient):
+    """The HTTP API on a store of this process; the caller is an operator with the name of this machine's user.
 
-class _Context:
-    def get_remaining_time_in_millis(self) -> int:
-        return TIME_MS
-
-
-class InProcessApi:
-    """The HTTP API on a store of this process; the caller is an operator with the name of this machine's user."""
+    A program that can open the store can do everything anyway.
+    """
 
     def __init__(self, app: App, name: str, tenant: str | None) -> None:
-        self.name = name
+        super().__init__(app, name, f"command:{getpass.getuser()}@{socket.gethostname()}", tenant)
         self._app = app
-        self._tenant = tenant
-        self._source = f"command:{getpass.getuser()}@{socket.gethostname()}"
-        self._identity = {"jwt": {"claims": {"sub": self._source}}}
-
-    def request(self, method: str, path: str, query: Query | None = None, body: Document | None = None) -> Document:
-        """See ApiClient."""
-        from duecourse.routes import serve  # pydantic and the router take a third of a second
-
-        words = {"tenant": self._tenant, **(query or {})}
-        text = b"" if body is None else json.dumps(body).encode()
-        request = HttpRequest(
-            method,
-            path,
-            urlencode({name: value for name, value in words.items() if value is not None}),
-            [("content-type", "application/json")],
-            text,
-            "127.0.0.1",
-            "HTTP/1.1",
-        )
-        event = http_event(request, "$default", {}, self._identity)
-        with redirect_stdout(StringIO()):  # of a function, a metric is a line of its log
-            answer = serve(self._app, event, _Context(), self._source)
-        found: Document = json.loads(answer.get("body") or "{}")
-        if answer["statusCode"] >= 500:
-            raise Unavailable(f"{found.get('detail')} ({self.name})")
-        if answer["statusCode"] >= 400:
-            raise RequestRejected(answer["statusCode"], found)
-        return found
 
     def schedule_file_state(self) -> FileState:
         """See ApiClient."""
@@ -77,14 +39,14 @@ class InProcessApi:
 
     def hidden_fields(self, queue: str, id: str) -> Mapping[str, str]:
         """See ApiClient."""
-        task = self._app.ledger.get(queue, id, self._tenant or DEFAULT_TENANT)
+        task = self._app.ledger.get(queue, id, self.tenant or DEFAULT_TENANT)
         return _hidden_fields_of(task) if task else {}
 
 
 @contextmanager
 def open_in_process(target: LedgerTarget) -> Iterator[InProcessApi]:
     """The API of a store. Raises Unavailable, and HarnessError where the settings are wrong."""
-    given = ledger_settings(target.store, target.folder, namespace=target.namespace, tenant_from=OPERATORS)
+    given = ledger_settings(target.store, target.folder, namespace=target.namespace)
     name = f"store {ledger_name(given)} (namespace {given.namespace})"
     # What fails is told by the command, in a line: the log has nobody to read it.
     getLogger("duecourse").addHandler(NullHandler())

@@ -10,7 +10,7 @@ from duecourse.base.times import parse_duration
 from duecourse.errors import DuecourseError
 from duecourse.ledger.connect import is_cluster, open_client
 from duecourse.ledger.maintenance import Mend, Mended, Reshard
-from duecourse.ledger.redis_login import Rights
+from duecourse.ledger.redis_acl import Rights
 from duecourse.ledger.sharding import MAX_SHARDS
 from duecourse.settings import Settings
 

@@ -14,8 +14,8 @@ from duecourse.settings import BUILT_IN, read_targets
 from ..errors import HarnessError
 from ..harness.template import load_yaml
 from ..project.bundle import COMPILED, functions
-from ..project.own_functions import BEGIN, END
 from ..project.place import is_nested
+from ..project.template_marks import BEGIN, END
 
 APP = '''"""The kind `{kind}`, whose work is to be written here."""
 
@@ -131,7 +131,7 @@ class ProjectLayout(NamedTuple):
 
 
 def _marked(text: str) -> str:
-    """The text between the comments that mark it as the user's own (project/own_functions.py)."""
+    """The text between the comments that mark it as the user's own (project/template_marks.py)."""
     indent = " " * (len(text) - len(text.lstrip()))
     return f"{indent}{BEGIN}{text}{indent}{END}"
 

@@ -21,9 +21,9 @@ from ..harness.intrinsics import Addresses
 from ..harness.options import Clock, Egress, Options
 from ..harness.template import Template
 from ..project.place import here
-from . import console, functions, options, target
+from . import console, lambda_invoke, options, target
 from .console import Table
-from .functions import InvokeResult
+from .lambda_invoke import InvokeResult
 
 
 def invoke(
@@ -51,9 +51,9 @@ def invoke(
         sam local invoke PollTickFunction -e events/poll_tick/scheduler.json --parameter-overrides Architecture=x86_64
     """
     with console.problems_shown():
-        name, sent = functions.function_named(function), _event_from(event)
-        with functions.lambda_service(folder) as service:
-            answer = functions.invoke(service, name, sent)
+        name, sent = lambda_invoke.function_named(function), _event_from(event)
+        with lambda_invoke.lambda_service(folder) as service:
+            answer = lambda_invoke.invoke(service, name, sent)
     typer.echo(console.json_visible(answer.payload))
     console.err.print(f"{console.shown(answer.error or 'ok')} after {answer.took_ms:.1f} ms")
     raise typer.Exit(1 if answer.error else 0)
@@ -100,7 +100,7 @@ def events(
     """
     with console.problems_shown():
         found = [(path, _function_of(path)) for path in _event_files(paths or [here().events])]
-        with functions.lambda_service(folder if paths else None) as service:
+        with lambda_invoke.lambda_service(folder if paths else None) as service:
             failed = [path.name for path, function in found if _send_events(service, path, function).error]
     unexpected = [name for name in failed if not name.startswith(MEANT_TO_FAIL)]
     console.out.print(f"{len(found)} events, {len(failed)} failed, {len(unexpected)} of them unexpectedly")
@@ -116,7 +116,7 @@ def _event_files(paths: list[Path]) -> list[Path]:
 
 def _function_of(path: Path) -> str:
     named = path.resolve().parent.name
-    function = functions.functions_by_name().get(named)
+    function = lambda_invoke.functions_by_name().get(named)
     if function is None:
         raise HarnessError(f"{path}: no function of the template has the folder {named}")
     return function.name
@@ -124,7 +124,7 @@ def _function_of(path: Path) -> str:
 
 def _send_events(service: str, path: Path, function: str) -> InvokeResult:
     event = path.read_bytes()
-    answer = functions.invoke(service, function, event)
+    answer = lambda_invoke.invoke(service, function, event)
     title = f"{path.parent.name}/{path.name} → {function}"
     console.out.print(Panel(_result_shown(event.decode()), title=title, title_align="left"))
     outcome = f"[bold red]{console.shown(answer.error)}[/]" if answer.error else "[green]ok[/]"
@@ -168,7 +168,7 @@ def run(
 
 
 def _variables_of_stack(folder: Path) -> dict[str, str]:
-    from duecourse.client.settings import ClientSettings
+    from duecourse.client.keyword_settings import ClientSettings
     from duecourse.settings import PREFIX
 
     up = state.running(folder)

@@ -86,7 +86,7 @@ def open_ledger(settings: Settings) -> Iterator[OpenLedger]:
     from duecourse.ledger.embedded.ledger import SystemClock
     from duecourse.ledger.embedded.leveldb import LevelDisk
 
-    from ..backup.repair import NAMESPACE
+    from ..backup.leveldb_repair import NAMESPACE
 
     try:
         clock = SystemClock()

@@ -5,7 +5,9 @@ import os
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from socket import socket
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -14,13 +16,15 @@ from duecourse.ledger.task_log_lines import LOGGER
 
 from ..harness import state
 from ..harness.addresses import MAX_PORT
-from ..harness.aws.access import Auth
+from ..harness.aws.authorizer import Auth
 from ..harness.guard import NAME
 from ..harness.options import Clock, Egress, Options, Precision, Secrets
+from ..local_page import USUAL_PORT, LocalPage, local_page
 from ..project.place import here
 from . import console
 from .interrupts import staying, until_stopped
 from .options import seconds
+from .target import LedgerTarget
 
 FRAME = re.compile(r"(START|END|REPORT|INIT_REPORT) ?(RequestId)?.*?(Error Type: (?P<error>\S+))?\s*$")
 """The lines that Lambda puts around an invocation's own."""
@@ -141,6 +145,10 @@ def _names(names: list[str] | None) -> list[str] | None:
 Port = Annotated[int, typer.Option(help="Port of the HTTP API; 0 picks a free one.", min=0, max=MAX_PORT)]
 LambdaPort = Annotated[int, typer.Option(help="Port of Lambda's Invoke API; 0 picks a free one.", min=0, max=MAX_PORT)]
 AwsPort = Annotated[int, typer.Option(help="Port of the AWS emulator; 0 picks a free one.", min=0, max=MAX_PORT)]
+PagePort = Annotated[
+    int | None,
+    typer.Option(help="Port of the operators' page; 0 picks a free one.", min=0, max=MAX_PORT, show_default=USUAL_PORT),
+]
 Tick = Annotated[
     float | None,
     typer.Option(
@@ -214,6 +222,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
     port: Port = 3000,
     lambda_port: LambdaPort = 3001,
     aws_port: AwsPort = 4566,
+    page_port: PagePort = None,
     tick: Tick = None,
     precision: By = Precision.BRIDGE,
     no_bridge: NoBridge = False,
@@ -246,6 +255,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
     printer = Printer()
     options = Options(
         auth=auth, port=port, lambda_port=lambda_port, aws_port=aws_port, tick=tick, freeze=freeze,
+        page_port=page_port, page=partial(_page, auth),
         clock=clock,
         precision=_chosen(precision, no_bridge=no_bridge, ticks=tick != 0),
         store=store, aws=aws, amqp=amqp, secrets=secrets, state=folder, allow_hosts=tuple(allow_host or ()),
@@ -267,6 +277,13 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option of the command
                     f"[bold green]ready[/]: Ctrl-C stops the stack; all logs are in {_near(folder)}/logs",
                     soft_wrap=True,
                 )
+
+
+def _page(auth: Auth, api: str, folder: Path, sock: socket) -> LocalPage:
+    """The operators' page of the stack."""
+    from .remote_api import stack_api  # urllib3 takes a while, and most commands do without
+
+    return local_page(stack_api({"api": api, "auth": auth}, LedgerTarget(None, None, None, None, None, folder)), sock)
 
 
 def _template() -> Path:

@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from duecourse.base.hints import alike
 
 OTHER_WORDS = {
+    "dashboard": ("page", "top"),
     "delete": ("cancel", "purge", "schedules delete"),
     "errors": ("dead",),
     "failed": ("dead",),
@@ -28,7 +29,9 @@ OTHER_WORDS = {
     "start": ("up", "worker"),
     "status": ("queues", "top"),
     "stop": ("pause",),
+    "ui": ("page",),
     "version": ("--version",),
+    "web": ("page",),
 }
 """Commands of other programs, and those of duecourse that do the same."""
 MOST_NEAR = 3

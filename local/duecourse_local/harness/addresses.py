@@ -26,6 +26,20 @@ def listen(port: int, option: str) -> socket.socket:
     return sock
 
 
+PAGE_PORT = 3002
+"""Usual port of the operators' page."""
+
+
+def listen_for_page(port: int | None, option: str) -> socket.socket:
+    """A listening socket for the page: at this port, else at the usual one or, if that is taken, at a free one."""
+    if port is not None:
+        return listen(port, option)
+    try:
+        return listen(PAGE_PORT, option)
+    except HarnessError:
+        return listen(0, option)
+
+
 def check_free(ports: Mapping[str, int]) -> None:
     """Return if each port, by the option that names it, can be listened on. Raises HarnessError, with all that cannot.
 

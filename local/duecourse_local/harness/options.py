@@ -4,9 +4,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from socket import socket
+from typing import TYPE_CHECKING
 
 from ..project import bundle
-from .aws.access import Auth
+from .aws.authorizer import Auth
+
+if TYPE_CHECKING:
+    from ..local_page import LocalPage
 
 LOOPBACK = "localhost,127.0.0.0/8,::1"
 """Destinations on this machine, as exceptions for the template's parameter EgressAllow."""
@@ -64,6 +69,9 @@ class Options:
     port: int = 0
     lambda_port: int = 0
     aws_port: int = 0
+    page_port: int | None = 0
+    page: "Callable[[str, Path, socket], LocalPage] | None" = None
+    """Makes the operators' page, of the API's URL, the state folder and the socket; None for no page."""
     tick: float | None = None
     """Seconds between two ticks of the product; None: as the template says, 0: no ticks and no schedules."""
     precision: Precision = Precision.BRIDGE

@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -15,10 +15,12 @@ from .addresses import SCHEMES
 from .aws import emulator as aws_emulator
 from .aws.invocation import Answer, Invocation
 from .options import Options
-from .services import Services
+from .stack_parts import Services
 
 T = TypeVar("T")
 
+THREADS = 100
+"""Threads for calls that block: each queue of SQS that is fed waits on one."""
 NOTICED_S = 0.2
 """Time within which a signal is noticed while the stack starts."""
 
@@ -125,6 +127,7 @@ class Stack:
 
     async def _run(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        self._loop.set_default_executor(ThreadPoolExecutor(THREADS, "local-stack"))
         self._looping.set()
         async with AsyncExitStack() as parts:
             starting = asyncio.create_task(self._services.start(parts))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duecourse
 
-from .own_functions import functions_of, without_own
+from .template_marks import functions_of, without_own
 
 PACKAGED = Path(__file__).parents[1] / "bundle"
 REPOSITORY = Path(__file__).parents[3]

@@ -1,10 +1,10 @@
 """Pages of the reference, written by `python -m duecourse_local.reference`."""
 
-from . import client_fields, licences, metrics, openapi, settings
+from . import licences, metrics, openapi, settings, typed_dicts
 
 made = openapi.document()
 openapi.write(made)
-client_fields.MODULE.write_text(client_fields.module(made))
+typed_dicts.MODULE.write_text(typed_dicts.module(made))
 
 from .api import REFERENCE, reference  # noqa: E402 - it imports the client, which needs that module
 

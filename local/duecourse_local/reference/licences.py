@@ -1,5 +1,6 @@
 """The page of licences, written from the metadata of the installed packages by `make reference`."""
 
+import json
 import re
 from collections.abc import Iterator
 from importlib.metadata import PackageMetadata, metadata
@@ -16,6 +17,8 @@ PINNED = {
     "bridge's image": ROOT / "layers" / "core" / "requirements-bridge.txt",
 }
 """The pins of each thing that a deployment carries."""
+VENDORED = ROOT / "layers" / "core" / "duecourse" / "page" / "static" / "vendor" / "vendor.json"
+"""Files of others in the operators' page, with their packages."""
 LONGEST = 40
 """A longer entry is a licence's text, and no name."""
 HEAD = """\
@@ -29,11 +32,25 @@ The layers and the image contain the text of each licence, beside the package's 
 | package | version | licence | carried in |
 | --- | --- | --- | --- |
 """
+PAGE_HEAD = """
+The wheel carries these packages of npm, in the [operators' page](../how-to/page.md), with the text of each licence.
+
+| npm package | version | licence | files |
+| --- | --- | --- | --- |
+"""
 
 
 def page() -> str:
     """The page's text."""
-    return HEAD + "".join(_rows())
+    return HEAD + "".join(_rows()) + PAGE_HEAD + "".join(_vendored_rows())
+
+
+def _vendored_rows() -> Iterator[str]:
+    files: dict[tuple[str, str, str], list[str]] = {}
+    for one in json.loads(VENDORED.read_text()):
+        files.setdefault((one["package"], one["version"], one["licence"]), []).append(f"`{one['file']}`")
+    for package, named in sorted(files.items()):
+        yield f"| {' | '.join(package)} | {', '.join(named)} |\n"
 
 
 def pins(file: Path) -> dict[str, str]:

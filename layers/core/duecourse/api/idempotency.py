@@ -18,7 +18,7 @@ from duecourse.ledger.operation_types import KeyedRequest, KeyedTry, RequestStat
 from duecourse.ledger.queue import quotas_of
 
 if TYPE_CHECKING:
-    from duecourse.ledger.operations.records import IdempotencyStore
+    from duecourse.ledger.operations.namespace_records import IdempotencyStore
 
 log = logging.getLogger("duecourse.api")
 

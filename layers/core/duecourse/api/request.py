@@ -24,6 +24,7 @@ from duecourse.api.problems import (
 )
 from duecourse.base import json_text
 from duecourse.base.ids import new_id
+from duecourse.base.metrics import AddedLine, measure
 from duecourse.base.variables import NAME, WRONG_NAME
 from duecourse.errors import FieldError, InvalidInput
 from duecourse.ledger.operation_types import KeyedTry
@@ -145,12 +146,16 @@ TYPE, JSON, UNREAD = "content-type", "application/json", "application/octet-stre
 
 
 class Request:
-    """One request (an event of payload format 2.0, as `read_request` makes it), and the App that serves it."""
+    """One request (an event of payload format 2.0, as `read_request` makes it), and the App that serves it.
 
-    def __init__(self, app: "App", event: Mapping[str, Any], remaining_ms: Callable[[], int], source: str = "") -> None:
+    `local` is the caller of a request that did not come by HTTP: a program, for which no rule of the settings counts.
+    """
+
+    def __init__(
+        self, app: "App", event: Mapping[str, Any], remaining_ms: Callable[[], int], local: Principal | None = None
+    ) -> None:
         self.app = app
-        self.source = source
-        """Source of a request that did not come by HTTP; "" for one that did."""
+        self._local = local
         self.remaining_ms = remaining_ms
         """Milliseconds that the function may still take."""
         self.keyed: KeyedTry | None = None
@@ -167,6 +172,8 @@ class Request:
     @cached_property
     def principal(self) -> Principal | None:
         """Caller with its tenant and roles; None where the settings have no rule, and every caller may do all."""
+        if self._local:
+            return self._local
         access = self.app.access
         if access is None:
             return None
@@ -234,6 +241,17 @@ class Request:
         if self._seed is None:
             return new_id()
         return sha256(f"{self._seed}\0{next(self._numbers)}".encode()).hexdigest()[:24]
+
+    def measure_added(self, tasks: int) -> None:
+        """Print the metric of a request that adds tasks; nothing in a program whose output is its own."""
+        if self._local is None:
+            measure(AddedLine(Added=tasks))
+
+    def source(self, word: str) -> str:
+        """Source in a task's log: the word, and the caller if known; the name alone of a program's own caller."""
+        if self._local:
+            return self._local.name
+        return word if self.principal is None else f"{word}:{self.principal.name}"
 
     def router_event(self) -> dict[str, Any]:
         """The event for the router, which reads no other types of a body than JSON, and no encoded body.
@@ -311,6 +329,4 @@ def tenant() -> str:
 
 def request_source(word: str = HTTP) -> str:
     """Source of the current request in a task's log: the word, and the caller if known."""
-    request = current_request()
-    principal = request.principal
-    return request.source or (word if principal is None else f"{word}:{principal.name}")
+    return current_request().source(word)

@@ -14,8 +14,8 @@ The router of a new room belongs to the list in `duecourse/routes.py`.
 
 Then its row in `tests/support/routes_and_roles.py`, its path in `template.yaml` (DefinitionBody) and in
 `tests/template/test_policies.py`, and saved events good and bad (`tests/api/test_http_saved_requests.py`). The same
-verb in `client/` has a Pair in `tests/client/test_http_as_client.py`. Write its row in `docs/reference/http-api.md`,
-and run `make reference`.
+verb in `client/` has a Pair in `tests/client/test_http_as_client.py`; a route without one is in OVER_HTTP_ALONE there.
+Write its row in `docs/reference/http-api.md`, and run `make reference`.
 """
 
 import base64
@@ -136,19 +136,20 @@ class Api(APIGatewayHttpResolver):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.later: dict[str, str] = {}
-        """Modules of routes that were not asked for yet, by the first part of their paths."""
+        """Modules of routes that were not asked for yet, by the first or the last part of their paths."""
         self._including = threading.RLock()
 
-    def include_later(self, first_part: str, module: str) -> None:
-        """Have a module's `router` serve the paths that begin with this part, once one of them is asked for."""
-        self.later[first_part] = module
+    def include_later(self, part: str, module: str) -> None:
+        """Have a module's `router` serve the paths that begin or end with this part, once one of them is asked for."""
+        self.later[part] = module
 
-    def include(self, first_part: str) -> None:
-        """Import the routes of paths that begin with this part, unless they are there."""
+    def include(self, part: str) -> None:
+        """Import the routes of paths that begin or end with this part, unless they are there."""
         with self._including:
-            if first_part in self.later:
-                self.include_router(import_module(self.later[first_part]).router)
-                del self.later[first_part]  # now: a thread that finds them gone from here finds them whole
+            if module := self.later.get(part):
+                self.include_router(import_module(module).router)
+                # Now: a thread that finds them gone from here finds them whole.
+                self.later = {name: one for name, one in self.later.items() if one != module}
 
     def every_route(self) -> Sequence[Route]:
         """All routes, those too that were not asked for yet."""

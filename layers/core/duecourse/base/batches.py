@@ -103,18 +103,26 @@ class SharedCalls(Generic[I, A]):
         """
         if self._pid != os.getpid():
             self._start()  # in a forked child the threads that were calling are not there
-        part: _Part[I, A] = _Part(item, size)
         with self._lock:
             waiting = self._waiting.get(key)
             if waiting is None:
-                self._waiting[key], part.batch = deque(), [part]
+                self._waiting[key] = deque()
             else:
+                part: _Part[I, A] = _Part(item, size)
                 waiting.append(part)
-        if waiting is not None:
-            self._wait(key, part)
+        if waiting is None:
+            return self._go_alone(key, item, call)
+        self._wait(key, part)
         if part.batch:
             self._lead(key, part.batch, call)
         return self._answer(part, call)
+
+    def _go_alone(self, key: Hashable, item: I, call: Callable[[Sequence[I]], Sequence[A]]) -> A:
+        try:
+            [answer] = call([item])
+            return answer
+        finally:
+            self._pass_on(key)
 
     def _wait(self, key: Hashable, part: _Part[I, A]) -> None:
         """Wait until another caller has the answer, or this caller leads the next call."""

@@ -95,11 +95,15 @@ _SPOKEN = re.compile(r"(authorization['\"]?\s*[:=]\s*['\"]?(?:\w+ +)?|\bbearer +
 def is_suspect(text: str) -> bool:
     """True if a text may have something to mask."""
     lowered = text.lower()
-    return (
-        any(map(lowered.__contains__, _SUSPECT))
-        or ("://" in text and any(map(text.__contains__, _IN_ADDRESS)))
-        or any(map(text.__contains__, _BEGINNINGS))
-        or (HEADERS in lowered and any(map(lowered.__contains__, _SUSPECT_HEADERS)))
+    # Each add looks here: loops over parts take two thirds of the time that `any` over calls takes.
+    for part in _SUSPECT:
+        if part in lowered:
+            return True
+    for beginning in _BEGINNINGS:
+        if beginning in text:
+            return True
+    return ("://" in text and any(map(text.__contains__, _IN_ADDRESS))) or (
+        HEADERS in lowered and any(map(lowered.__contains__, _SUSPECT_HEADERS))
     )
 
 

@@ -8,7 +8,7 @@ value is missing: `functions/*/app.py`, `ringing/linger.py`, `ringing/bridge.py`
 `make reference`. A count of a drain is a field of Drained (`running/drain.py`), too; one of a tick passes TickResult
 (`ringing/tick.py`). The Dashboard of `template.yaml` shows it. A new line has a row in PRINTED of
 `local/duecourse_local/reference/metrics.py`. An alarm is a resource of `template.yaml` and a row in
-`tests/template/test_alarms.py`.
+`tests/template/test_alarms.py`, which has the exact set of those on the Dashboard too.
 """
 
 import json

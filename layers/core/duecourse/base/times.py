@@ -52,6 +52,7 @@ def parse_duration(value: int | float | str | timedelta) -> int:
     return round(ms)
 
 
+@lru_cache(maxsize=1024)
 def _text_ms(text: str) -> float:
     if len(text) > MAX_TEXT or not _DURATION.fullmatch(text):
         raise ValueError(wrong_duration(text[:MAX_TEXT]))

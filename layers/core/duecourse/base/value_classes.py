@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from enum import Enum
 from operator import attrgetter
-from typing import Any, TypeVar, cast, dataclass_transform
+from typing import Any, Self, TypeVar, cast, dataclass_transform
 
 from duecourse.base.times import format_instant
 
-__all__ = ["as_dict", "brief", "value"]
+__all__ = ["Deferred", "as_dict", "brief", "value"]
 
 T = TypeVar("T")
 
@@ -33,6 +33,36 @@ def value(kind: type[T]) -> type[T]:
     if "__repr__" not in vars(made):
         made.__repr__ = _repr
     return cast(type[T], made)
+
+
+class Deferred:
+    """Base of values that may have fields which are computed when somebody first looks at them.
+
+    Like any other field, such a one is equal, copied and pickled by its value.
+    """
+
+    __slots__ = ("_later",)
+    _later: object
+
+    @classmethod
+    def deferred(cls, later: object, **known: Any) -> Self:
+        """A value whose fields are `known`, or are properties of `later`, which computes them."""
+        made = cls.__new__(cls)
+        made._later = later  # noqa: SLF001 - of its own class
+        for name, one in known.items():
+            setattr(made, name, one)
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        # Python asks here for a field that is not set yet.
+        if name not in type(self).__dataclass_fields__:  # type: ignore[attr-defined]
+            return object.__getattribute__(self, name)  # which raises the usual error
+        computed = getattr(self._later, name)
+        setattr(self, name, computed)
+        return computed
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        return None, as_dict(self)  # what computes a field stays in its process
 
 
 def _repr(self: Any) -> str:

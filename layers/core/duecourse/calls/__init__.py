@@ -6,6 +6,6 @@ shape of its payload belongs to `api/kind_payloads.py`, its name to BUILT_IN in 
 to NAMING of `base/masking.py`. Test it with a small real counterpart, and save an event in `events/enqueue_http`.
 
 What all calls share (the request, Retry-After, an answer in words) is in `request_and_answer.py`; the client is
-`guard/http_client.py`. `_judge` of `poll.py` and of `webhook.py` reads Retry-After; `_retry` and `_again` of
-`running/run.py` have the last word on the wait.
+`guard/http_client.py`. `retry_after` bounds Retry-After, for `_judge` of `poll.py` and of `webhook.py`; `_retry` and
+`_again` of `running/run.py` only set the shortest wait.
 """

@@ -1,17 +1,24 @@
-"""The client for asyncio: the verbs of `Client`, each run on a thread of a bounded pool, so that no loop waits."""
+"""The client for asyncio: the verbs of `Client` on threads of a bounded pool, so that no loop waits."""
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar, Unpack
+from weakref import WeakKeyDictionary
 
-from duecourse.client.client import Client, ReminderClient, ScheduleClient
-from duecourse.client.settings import ClientSettings
-from duecourse.errors import ClientClosed, FieldError, InvalidSettings
-from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, Span, Task
+from duecourse.base.json_text import Json
+from duecourse.client.client import SOURCE, Client, ReminderClient, ScheduleClient
+from duecourse.client.keyword_settings import ClientSettings
+from duecourse.client.typed_dicts import AddFields
+from duecourse.errors import ClientClosed, DuecourseError, FieldError, InvalidSettings
+from duecourse.ledger.operation_types import MAX_SHARED, MAX_SHARED_BYTES
+from duecourse.ledger.script_codec import task_size
+from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, AddResult, Item, NewTask, Span, Task
+from duecourse.tasks.fast_parse import read_task
 
 C = TypeVar("C")
 P = ParamSpec("P")
@@ -27,29 +34,112 @@ class ClientThreads:
     def __init__(self, size: int) -> None:
         if not 1 <= size <= MAX_THREADS:
             raise InvalidSettings([FieldError("threads", f"must be 1 to {MAX_THREADS}")])
-        self._size = size
+        self.size = size
         self._open()
 
     def _open(self) -> None:
         self._pid = os.getpid()
-        self._threads: ThreadPoolExecutor | None = ThreadPoolExecutor(self._size, "duecourse-client")
+        self._threads: ThreadPoolExecutor | None = ThreadPoolExecutor(self.size, "duecourse-client")
 
     async def run(self, work: Callable[[], R]) -> R:
         """Result of the work, in this context. Raises ClientClosed after `close`.
 
         If its await is cancelled, work that has begun is finished, and other work does not begin.
         """
+        return await self.start(work)
+
+    def start(self, work: Callable[[], R]) -> asyncio.Future[R]:
+        """Start the same, and return its future."""
         if self._threads and self._pid != os.getpid():
             self._open()
         if not self._threads:
             raise ClientClosed
-        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(copy_context().run, work))
+        return asyncio.get_running_loop().run_in_executor(self._threads, partial(copy_context().run, work))
 
     async def close(self) -> None:
         """Begin nothing more, and wait for the work in progress; the loop is not held up."""
         threads, self._threads = self._threads, None
         if threads and self._pid == os.getpid():
             await asyncio.to_thread(threads.shutdown)
+
+
+# Adds of many coroutines that are made as one.
+#
+# Those that begin in one turn of the loop go together, and so do those that come while every thread adds.
+
+
+class _Add(NamedTuple):
+    """One coroutine's add: its task, its future, and its context."""
+
+    task: NewTask
+    future: asyncio.Future[AddResult]
+    context: Context
+
+
+class SharedAdds:
+    """Adds of the coroutines of one loop, many at a time on each thread; `add_each` adds tasks of separate callers."""
+
+    def __init__(self, add_each: Callable[[Sequence[NewTask]], Sequence[Item]], pool: ClientThreads) -> None:
+        self._add_each = add_each
+        self._pool = pool
+        self._waiting: deque[_Add] = deque()
+        self._running = 0
+
+    def add(self, task: NewTask) -> asyncio.Future[AddResult]:
+        """Add a task, unless its future is cancelled before a thread begins with it."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._start)
+        future: asyncio.Future[AddResult] = loop.create_future()
+        self._waiting.append(_Add(task, future, copy_context()))
+        return future
+
+    def start_all(self) -> None:
+        """Give all that waits to the pool."""
+        while self._waiting:
+            self._start_next()
+
+    def _start(self) -> None:
+        while self._waiting and self._running < self._pool.size:
+            self._start_next()
+
+    def _start_next(self) -> None:
+        batch, size = [self._waiting.popleft()], 0
+        size += task_size(batch[0].task)
+        while self._waiting and len(batch) < MAX_SHARED:
+            size += task_size(self._waiting[0].task)
+            if size > MAX_SHARED_BYTES:
+                break
+            batch.append(self._waiting.popleft())
+        try:
+            adding = batch[0].context.run(self._pool.start, partial(self._run, batch))
+        except ClientClosed as error:
+            _fail(batch, error)
+        else:
+            self._running += 1
+            adding.add_done_callback(partial(self._finish, batch))
+
+    def _run(self, batch: Sequence[_Add]) -> Sequence[tuple[_Add, Item]]:
+        wanted = [one for one in batch if not one.future.cancelled()]
+        return [*zip(wanted, self._add_each([one.task for one in wanted]), strict=True)]
+
+    def _finish(self, batch: Sequence[_Add], adding: asyncio.Future[Sequence[tuple[_Add, Item]]]) -> None:
+        self._running -= 1
+        self._start()
+        if error := adding.exception():
+            _fail(batch, error)
+            return
+        for one, item in adding.result():
+            if isinstance(item, DuecourseError):
+                _fail([one], item)
+            elif not one.future.done():
+                one.future.set_result(item)
+
+
+def _fail(batch: Sequence[_Add], error: BaseException) -> None:
+    for one in batch:
+        if not one.future.done():
+            one.future.set_exception(error)
 
 
 class OnThreads(Generic[C]):
@@ -120,11 +210,14 @@ class AsyncClient(OnThreads[Client]):
 
     def _begin(self, client: Client, pool: ClientThreads) -> None:
         super().__init__(client, pool)
+        self._adds: WeakKeyDictionary[asyncio.AbstractEventLoop, SharedAdds] = WeakKeyDictionary()
         self.reminders = AsyncReminderClient(client.reminders, pool)
         self.schedules = AsyncScheduleClient(client.schedules, pool)
 
     async def close(self) -> None:
         """Finish what was begun, then end threads and connections; each later verb raises ClientClosed."""
+        if adds := self._adds.get(asyncio.get_running_loop()):
+            adds.start_all()
         await self._pool.close()
         await asyncio.to_thread(self._client.close)
 
@@ -147,7 +240,18 @@ class AsyncClient(OnThreads[Client]):
         asked = client._wait_for(id, queue, timeout)  # noqa: SLF001 - the same checks
         return await client._app_handle.waiting.wait_async(*asked, self._pool.run)  # noqa: SLF001 - the same App
 
-    add = on_thread(Client.add)
+    async def add(self, kind: str, payload: Json, **fields: Unpack[AddFields]) -> AddResult:
+        """Schedule a task; `fields` are those of POST /tasks, and times may be datetime and timedelta too.
+
+        An omitted id is generated, so two calls add two tasks.
+        """
+        client, loop = self._client, asyncio.get_running_loop()
+        task = read_task({"kind": kind, "payload": payload, **fields}, client._tenant, SOURCE)  # noqa: SLF001 - as there
+        adds = self._adds.get(loop)
+        if adds is None:
+            adds = self._adds[loop] = SharedAdds(client._add_each, self._pool)  # noqa: SLF001 - for this class
+        return await adds.add(task)
+
     add_many = on_thread(Client.add_many)
     get = on_thread(Client.get)
     move = on_thread(Client.move)

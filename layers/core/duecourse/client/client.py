@@ -9,7 +9,7 @@ from duecourse.api.fields import read, read_both
 from duecourse.app import PROCESS, App
 from duecourse.base.json_text import Json
 from duecourse.base.value_classes import brief, value
-from duecourse.client.settings import ClientSettings, read_settings
+from duecourse.client.keyword_settings import ClientSettings, read_settings
 from duecourse.client.typed_dicts import (
     AddFields,
     BackfillFields,
@@ -35,7 +35,7 @@ from duecourse.ledger.queue import QueueStatus
 from duecourse.ledger.queue_history import HistorySpan, QueueHistory
 from duecourse.ledger.reminder import Made, Moved, ReminderStatus, Shown
 from duecourse.ledger.schedule import ScheduleStatus, Upcoming
-from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, AddResult, Item, Span, Status, Task
+from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, AddResult, Item, NewTask, Span, Status, Task
 from duecourse.ledger.timeline import Why
 from duecourse.queries.http import AskQuery, QueryKey
 from duecourse.queries.verbs import Queries
@@ -95,9 +95,11 @@ class AppHandle:
         self.app = app
         self._give_back = give_back
         self._is_open = True
+        self._tasks: Tasks | None = None
 
     @property
-    def _open(self) -> App:
+    def opened(self) -> App:
+        """The App. Raises ClientClosed."""
         if not self._is_open:
             raise ClientClosed
         return self.app
@@ -105,37 +107,40 @@ class AppHandle:
     @property
     def tasks(self) -> Tasks:
         """The verbs on tasks. Raises ClientClosed, as each of these does."""
-        return self._open.tasks.with_source(SOURCE)
+        app = self.opened
+        if self._tasks is None:
+            self._tasks = app.tasks.with_source(SOURCE)
+        return self._tasks
 
     @property
     def waiting(self) -> CompletionWaiter:
         """The verb that waits for a task."""
-        return self._open.waiting
+        return self.opened.waiting
 
     @property
     def queues(self) -> Queues:
         """The verbs on queues."""
-        return self._open.queues
+        return self.opened.queues
 
     @property
     def bulk(self) -> "Ledger":
         """The verb on many tasks."""
-        return self._open.ledger
+        return self.opened.ledger
 
     @property
     def queries(self) -> Queries:
         """The verbs on queries."""
-        return self._open.queries.with_source(SOURCE)
+        return self.opened.queries.with_source(SOURCE)
 
     @property
     def reminders(self) -> Reminders:
         """The verbs on reminders."""
-        return self._open.reminders
+        return self.opened.reminders
 
     @property
     def schedules(self) -> Schedules:
         """The verbs on schedules."""
-        return self._open.schedules
+        return self.opened.schedules
 
     def close(self) -> None:
         """Give the App back, once; from now on each verb raises ClientClosed."""
@@ -408,6 +413,10 @@ class Client:
         An omitted id is generated, so two calls add two tasks.
         """
         return self._app_handle.tasks.add(read_task({"kind": kind, "payload": payload, **fields}, self._tenant, SOURCE))
+
+    def _add_each(self, tasks: Sequence[NewTask]) -> Sequence[Item]:
+        """Results of adds of separate coroutines, or their errors, for AsyncClient."""
+        return self._app_handle.tasks.add_each(tasks)
 
     def add_many(self, tasks: Sequence[TaskFields]) -> Sequence[Item]:
         """Schedule up to 1,000 tasks at once; a wrong field rejects all of them.

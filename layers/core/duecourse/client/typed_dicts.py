@@ -1,6 +1,6 @@
 """Fields of the verbs from Python, as mypy and editors know them.
 
-Written from the API's document by `make reference`: change the models, or `reference/client_fields.py`, not this file.
+Written from the API's document by `make reference`: change the models, or `reference/typed_dicts.py`, not this file.
 """
 
 from collections.abc import Sequence

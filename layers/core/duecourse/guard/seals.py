@@ -21,7 +21,7 @@ from duecourse.ledger.task import SEALED, NewTask, Notify, Task, ended_of, is_no
 
 if TYPE_CHECKING:
     from duecourse.guard.cipher import AesGcm
-    from duecourse.ledger.operations.records import SealKeys
+    from duecourse.ledger.operations.namespace_records import SealKeys
 
 # Seals: the credentials of a task, encrypted beside the text that is shown.
 #
@@ -243,14 +243,20 @@ class Seals:
 
     def check_task(self, task: NewTask) -> None:
         """Reject a task with credentials, where no key is set. One in the address of its notification counts."""
+        if not task.notify and not is_suspect(task.payload):
+            return
         if hidden := _hidden_in(task):
             raise _rejection("payload", hidden)
         if _has_hidden_address(task):
             raise InvalidInput([FieldError("notify_done.url", REJECTED)])
 
+    def hides(self, task: NewTask) -> bool:
+        """True if a key is set, and the task has credentials."""
+        return self.are_possible and _hides(task)
+
     def sealed(self, tasks: Sequence[NewTask]) -> Sequence[NewTask]:
         """The tasks as a ledger keeps them. Raises InvalidInput without a key, SealUnavailable and StoreUnavailable."""
-        hiding = [_has_hidden_address(task) or _hidden_in(task) is not None for task in tasks]
+        hiding = [_hides(task) for task in tasks]
         if not any(hiding):
             return tasks
         if self._wrapping is None:
@@ -386,6 +392,10 @@ class Seals:
 def _has_hidden_address(task: NewTask) -> bool:
     """True if a view would hide a part of the address of the task's notification."""
     return bool(task.notify and is_url(task.notify) and hidden_in_address(Notify.of(task.notify).address))
+
+
+def _hides(task: NewTask) -> bool:
+    return _has_hidden_address(task) or _hidden_in(task) is not None
 
 
 def _hidden_in(task: NewTask) -> Hidden | None:

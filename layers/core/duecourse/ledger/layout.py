@@ -4,13 +4,18 @@ record.py makes Python's structs of it. `lua_linker.py`, beside the package, wri
 `constants` has those names.
 
 To add a field, add it here, in `pack_rest` and `unpack` of record.py, and to Task of task.py. A Task is also made of an
-event, in `running/task_event.py` and `testing/handlers.py`. `_anew` of `running/work.py` makes a NewTask of a Task.
-NewTask says what callers need.
+event, in `running/task_event.py` and `testing/handlers.py`. `_anew` of `running/received_tasks.py` makes a NewTask of a
+Task. NewTask says what callers need.
 
-A new length comes before the payload's, which stays last; change each script that has `fields.LENGTHS_FORMAT`, and
-SIZE_AT of `tests/support/python_record.py`. For a
-new length or number of REST, change `notification` of `modules/notifications.lua` too, which packs a rest by hand. For
-a new number of FRONT, change `choice.lua`, `begin.lua` and `modules/layout.lua` too, which spell its beginning.
+A new length comes before notify's: NOTIFY_TO ends with the payload's, which stays last. Change each script that has
+`fields.LENGTHS_FORMAT`, and SIZE_AT and `encode` of `tests/support/python_record.py`. For a new length or number of
+REST, change `notification` of `modules/notifications.lua` too, which packs a rest by hand. For a new number of FRONT,
+change `choice.lua`, `begin.lua` and `modules/layout.lua` too, which spell its beginning.
+
+To add a state, give it a letter in LETTERS, a line in STATUSES of record.py and in the lists of `modules/record.lua`,
+and a place in SECTIONS of many_tasks.py. Look at each use of `fields.DIED` and of `Status.DEAD`, in `local/` too
+(`doctor/shard_exam.py`, `backup/leveldb_repair.py`). An outcome is in OUTCOMES here and of timeline.py, in FAILURES of
+task.py and of `modules/record.lua`, and in the description of `outcome` in `tasks/http.py`.
 
 Then raise VERSION. From then on this release rejects shards, folders and exports of the version before. So write a
 conversion of its exports in `backup/` of `local/duecourse_local`, as `format.py` takes VERSION alone, and name that way

@@ -12,6 +12,7 @@ from duecourse.base.json_text import Json
 from duecourse.base.times import DAY_MS
 from duecourse.errors import KeyInUse, StoreMisused, StoreUnavailable
 from duecourse.ledger.queue import DEFAULT_PRIORITY
+from duecourse.ledger.record import unpack_sound
 from duecourse.ledger.schedule import StoredSchedule
 from duecourse.ledger.task import DEFAULT_TENANT, Status, Task
 
@@ -131,6 +132,10 @@ def answered(ask: Callable[[], T]) -> T | Away:
 
 MAX_ADD = 1_000
 """The most tasks one add takes to one shard."""
+MAX_SHARED = 200
+"""The most tasks of separate coroutines in one script, which is done for all of them or for none."""
+MAX_SHARED_BYTES = 1_000_000
+"""Most bytes that the adds of several callers have together: a larger one goes by itself."""
 
 
 class Reply(StrEnum):
@@ -163,15 +168,24 @@ class Reply(StrEnum):
 
 
 class AddReply(NamedTuple):
-    """The answer to one added task; `task` is its record where `echo` asked for it.
+    """The answer to one added task; `echo` are queue, stored id, record and payload of the task that now has the id.
 
+    There is none for a rejected one, and where it was not asked for. The payload is None where the record has it.
     `wait_ms` is how long the tenant is to wait where its adds are over their quota.
     """
 
     id: str
     reply: Reply
-    task: Task | None = None
+    echo: tuple[str, str, bytes, bytes | None] | None = None
     wait_ms: int = 0
+
+    @property
+    def task(self) -> Task | None:
+        """The echoed task, read from its record; None for none. Raises TaskDamaged."""
+        if self.echo is None:
+            return None
+        queue, sid, data, payload = self.echo
+        return unpack_sound(queue, sid, data, 0, payload)
 
 
 QUOTAS = {

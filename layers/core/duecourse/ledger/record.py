@@ -238,6 +238,14 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: b
     )  # fmt: skip
 
 
+def unpack_sound(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: bytes | None = None) -> Task:
+    """The same as `unpack`. Raises TaskDamaged."""
+    try:
+        return unpack(queue, sid, data, lease_expires_at, body)
+    except UNREADABLE as error:
+        raise TaskDamaged(f"the record of {sid} cannot be read: {error}") from error
+
+
 def without_lease(data: bytes) -> bytes:
     """A packed record as it was before its lease; one without a lease as it is."""
     letter, status_at = data[-1], len(data) - 1 - BEGUN.size

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Annotated, NamedTuple, TypeAlias
 
 from duecourse.base.described_fields import About
 from duecourse.base.times import DAY_MS, MAX_INSTANT, format_instant, span
-from duecourse.base.value_classes import brief, value
+from duecourse.base.value_classes import Deferred, brief, value
 from duecourse.errors import FieldError
 from duecourse.ledger.queue import Throttle, ThrottleReason
 from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, RESERVED, NewTask, OnDuplicate, RetryPolicy, Task
@@ -93,8 +94,13 @@ class Cron:
     @property
     def is_interval(self) -> bool:
         """True if the minute or hour field is `*` or has a step."""
-        minute_and_hour = self.expression.split()[:2]
-        return any(sign in field.lower() for field in minute_and_hour for sign in INTERVAL_SIGNS)
+        return _is_interval(self.expression)
+
+
+@lru_cache(maxsize=1024)
+def _is_interval(expression: str) -> bool:
+    minute_and_hour = expression.split()[:2]
+    return any(sign in field.lower() for field in minute_and_hour for sign in INTERVAL_SIGNS)
 
 
 @value
@@ -218,7 +224,7 @@ class Schedule:
     add it here, with About if callers see it, and a letter for it to `_definition` and `_policies` of
     record.py. A field that occurrences have as tasks also belongs to `Schedule.occurrence`, and to OF_TASKS of
     `schedules/verbs.py`. A type that `api/derived_models.py` does not know (`_form_of`) needs its form in
-    `schedules/http.py`. Then `make reference`.
+    `schedules/http.py`. Then `make reference`, and its row in `docs/how-to/schedules.md`.
     """
 
     id: str
@@ -503,7 +509,7 @@ class Passed:
 
 
 @value
-class ScheduleStatus:
+class ScheduleStatus(Deferred):
     """A schedule as the ledger has it: its progress, the next occurrences, and the last ones, newest first.
 
     `why` says when it fires, or why it does not.

@@ -59,6 +59,10 @@ class ServerTime:
         """The server's time at which a caller that waits `for_ms` from now has certainly given up."""
         return int(monotonic() + self._ahead + for_ms + MARGIN_MS)
 
+    def now(self) -> int:
+        """The server's time; at most a round trip ahead, unless its clock was set."""
+        return int(monotonic() + self._ahead)
+
     def observe(self, sent: float, answer: Any) -> None:
         """Follow the server's clock, by an answer that begins with the time, as most scripts' do."""
         if type(answer) is list and answer and type(answer[0]) is int and answer[0] > EPOCH_MS:
@@ -262,6 +266,10 @@ class Scripts:
         answer = self.call(lambda: self._send(load(name), request, replicas), again=name not in ONCE)
         return check_version(answer) if isinstance(answer, int) else answer
 
+    def now(self, key: str) -> int:
+        """Time of the server that has a key, by its last answers; asked for where that is not known."""
+        return self.call(lambda: self._time_at((1, (key,))).now())
+
     def confirm(self, key: str, replicas: int) -> None:
         """Return once so many replicas have all that was written to the server of this hash until now."""
         self.call(lambda: self._evaluate(("EVAL", TOUCH, 1, key), replicas))
@@ -352,18 +360,16 @@ class Scripts:
             return self._send(script, request, replicas)
 
     def _run(self, how: str, script: Script, request: Request, replicas: int) -> Any:
-        if script.reads or self.travel:
-            return self._evaluate_once(how, script, (request[0], *request[1]), replicas)
-        server, sent = self._time_at(request), monotonic()
-        answer = self._evaluate_once(how, script, _with_clock(request, server.deadline(ANSWER_MS)), replicas)
-        server.observe(sent, answer)
-        return answer
-
-    def _evaluate_once(self, how: str, script: Script, every: Sequence[Argument], replicas: int) -> Any:
+        server = None if script.reads or self.travel else self._time_at(request)
+        every = _with_clock(request, server.deadline(ANSWER_MS)) if server else (request[0], *request[1])
+        sent = monotonic()
         try:
-            return self._evaluate((how, script.sha, *every), replicas)
+            answer = self._evaluate((how, script.sha, *every), replicas)
         except exceptions.NoScriptError:
-            return self._evaluate((how.replace("SHA", ""), script.text, *every), replicas)
+            answer = self._evaluate((how.replace("SHA", ""), script.text, *every), replicas)
+        if server:
+            server.observe(sent, answer)
+        return answer
 
     def _valid(self, script: Script, request: Request, for_ms: float = ANSWER_MS) -> Sequence[Argument]:
         """A request with the time until which it is valid, where it may change anything by the server's clock."""

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from struct import Struct
 from typing import Any, NamedTuple, TypeVar
 
@@ -259,13 +260,13 @@ def unpack_replies(answer: Any) -> list[Reply]:
 def unpack_add_replies(packed: Sequence[PackedTask], answer: Any) -> list[AddReply]:
     """Replies of add.lua to the first of the tasks, as many as its bounds allowed; with their records if echoed."""
     _, _, codes, records, bodies, *waits = answer
-    packed, wait_ms = packed[: len(codes)], sum(waits)
-    if not records:
-        return [AddReply(one.task.id, REPLIES[code], None, wait_ms) for one, code in zip(packed, codes, strict=True)]
-    apart, replies = _by_place(bodies), []
-    for place, ((task, arguments), code, data) in enumerate(zip(packed, codes, records, strict=True), 1):
-        echoed = unpack_or_log(task.queue, arguments[0], data, body=apart.get(place)) if data else None
-        replies.append(AddReply(task.id, REPLIES[code], echoed, wait_ms))
+    apart, wait_ms, replies = _by_place(bodies), sum(waits), []
+    for place, ((task, arguments), code, data) in enumerate(
+        zip(packed, codes, records or repeat(b""), strict=False), 1
+    ):
+        # Few callers look at the task that they have just added: it is read for those alone.
+        echo = (task.queue, arguments[0], data, apart.get(place)) if data else None
+        replies.append(AddReply(task.id, REPLIES[code], echo, wait_ms))
     return replies
 
 

@@ -14,7 +14,7 @@ from duecourse.base.ids import MARK
 from duecourse.base.json_text import Json, dump_json, load_json
 from duecourse.base.masking import masked_error
 from duecourse.base.times import DAY_MS, MAX_INSTANT, to_datetime
-from duecourse.base.value_classes import brief, value
+from duecourse.base.value_classes import Deferred, brief, value
 from duecourse.errors import DuecourseError, TaskDamaged
 
 # Task: as requested, stored and leased; its history, the outcomes of a run, and the notification of its end.
@@ -342,8 +342,9 @@ class NewTask(NamedTuple):
 
     A described field is one of requests, of the client and of the command (`--more`). To add a field, add it here, with
     About if callers give it, and to the record as `ledger/layout.py` says. A type that `api/derived_models.py` does not
-    know (`_form_of`) needs its form in `tasks/http.py` and its reader in BY_NAME of `tasks/fast_parse.py`. Answers have
-    it once TaskView and `show_task` of `tasks/http.py` do. Then `make reference`, and `docs/reference/python.md`.
+    know (`_form_of`; `str` is such) needs a form in `tasks/http.py` and its reader in BY_NAME of `tasks/fast_parse.py`.
+    Answers have it once TaskView and `show_task` of `tasks/http.py` do. Then `make reference`, and
+    `docs/reference/python.md`.
     """
 
     id: str
@@ -618,8 +619,8 @@ class Settlement(NamedTuple):
         # A lease that is given back began no run; a function counts the begin of a task that was handed over.
         if self.ending is Ending.RELEASE or task.target:
             return self
-        # `_replace` takes three times as long, of each run.
-        return type(self)(*self[:-2], max(0, task.claimed_at - task.due_at + waited_ms), waited_ms)
+        # `_replace` takes six times as long, of each run.
+        return tuple.__new__(type(self), (*self[:-2], max(0, task.claimed_at - task.due_at + waited_ms), waited_ms))
 
     @classmethod
     def of(cls, task: Task, ending: Ending, **rest: Any) -> Self:
@@ -631,8 +632,11 @@ class Settlement(NamedTuple):
 
 
 @value
-class AddResult:
-    """Result of an add: the task, and `created`, True if this add made it."""
+class AddResult(Deferred):
+    """Result of an add: the task, and `created`, True if this add made it.
+
+    The task is read at the first look at it, which raises TaskDamaged where its record is damaged.
+    """
 
     task: Task
     created: bool

@@ -13,7 +13,6 @@ from duecourse.api.authorization import Role
 from duecourse.api.request import app, current_request, request_source, tenant
 from duecourse.api.router import answer, described, needs, problem_response, rejects
 from duecourse.base.masking import masked_error
-from duecourse.base.metrics import AddedLine, measure
 from duecourse.errors import BeyondQuota, QueryFailed, QueryNotFound, QuotaExceeded
 from duecourse.ledger.api_query import QueryState
 from duecourse.queries.http import ANSWERED, PROCESSING, AskQuery, QueryId, QueryView, show_query
@@ -43,7 +42,7 @@ def query(body: AskQuery) -> Response[Any]:
         .queries.with_source(request_source())
         .ask(body.query(), current_request().remaining_ms, tenant(), current_request().keyed)
     )
-    measure(AddedLine(Added=int(result.created)))
+    current_request().measure_added(int(result.created))
     seen = result.status
     if seen.status is QueryState.FAILED:
         return problem_response(problems.problem_of(QueryFailed(seen.id, seen.queue, masked_error(seen.error))))

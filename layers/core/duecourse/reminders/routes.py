@@ -13,7 +13,6 @@ from duecourse.api.authorization import Role
 from duecourse.api.fields import Instant
 from duecourse.api.request import app, current_request, request_source, tenant
 from duecourse.api.router import Force, ReminderId, answer, needs, rejects
-from duecourse.base.metrics import AddedLine, measure
 from duecourse.ledger.reminder import KIND
 from duecourse.reminders import http
 from duecourse.reminders.verbs import Reminders
@@ -46,7 +45,7 @@ def add_reminder(body: http.AddReminder) -> Response[http.AddReminderAnswer]:
     """Add a reminder; 201 if it is new, 200 if the same reminder already exists."""
     asked = body.asked(current_request().new_id)
     made = _reminders().add(asked, tenant())
-    measure(AddedLine(Added=len(made.tasks) if made.created else 0))
+    current_request().measure_added(len(made.tasks) if made.created else 0)
     return answer(201 if made.created else 200, http.show_added(asked.id, made))
 
 

@@ -40,7 +40,7 @@ from duecourse.ledger.reminder import (
 )
 from duecourse.ledger.schedule import StoredSchedule, occurrence_id
 from duecourse.ledger.task import DEFAULT_TENANT, MAX_PAYLOAD_BYTES, Status, Task
-from duecourse.reminders.occurrences import TRIES, Occurrences
+from duecourse.reminders.occurrence_updates import TRIES, Occurrences
 from duecourse.reminders.one_off import LIVE, OneOffReminders
 from duecourse.schedules.verbs import SHOWN, Schedules, shown_times
 from duecourse.tasks.verbs import require_room

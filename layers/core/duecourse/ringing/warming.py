@@ -15,7 +15,7 @@ from duecourse.ringing.dispatch import daemon
 from duecourse.running.task_event import Invoker, Send, tasks_event
 
 if TYPE_CHECKING:
-    from duecourse.ledger.operations.records import Warmth
+    from duecourse.ledger.operations.namespace_records import Warmth
     from duecourse.ringing.sessions import Sessions
 
 Warm = Callable[[Sequence[str]], Json]

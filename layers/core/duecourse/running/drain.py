@@ -16,9 +16,10 @@ from duecourse.ledger.operation_types import MAX_CLAIM, Away, Claim, Lease, Sett
 from duecourse.ledger.queue import MAX_PRIORITY
 from duecourse.ledger.schedule import StoredSchedule
 from duecourse.ledger.task import Settlement, Shard, Trigger
+from duecourse.running.batches import LOOK_AGAIN_S, NO_DISPLAY, Finished, LeaseDisplay, WorkBatches
+from duecourse.running.hand_over import MAX_TASKS, Targets
 from duecourse.running.run import Runner, release
-from duecourse.running.targets import Targets
-from duecourse.running.threads import LOOK_AGAIN_S, NO_DISPLAY, Finished, LeaseDisplay, Threads, WorkBatches
+from duecourse.running.threads import Threads
 
 if TYPE_CHECKING:
     from duecourse.ledger.operations.ledger import Ledger
@@ -180,7 +181,8 @@ class ShardBackoff(NamedTuple):
 class DrainState:
     """State of one drain: the shards to look at, their tasks in flight, and the settlements still to be stored.
 
-    The drain looks at `triggers`' shards again and again, and at each other shard once a ring.
+    The drain looks at `triggers`' shards again and again, and at each other shard once a ring. `priorities` and
+    `only_handed` outlive it: whether the last claim of a shard brought only tasks for functions.
     """
 
     def __init__(
@@ -189,6 +191,7 @@ class DrainState:
         batches: WorkBatches,
         triggers: Mapping[Shard, Trigger],
         priorities: dict[Shard, int],
+        only_handed: dict[Shard, bool],
         fire: Fire,
     ) -> None:
         self._leases = TimeoutLeases(ledger, list(triggers))
@@ -197,6 +200,7 @@ class DrainState:
         self._shards = self._waiting = list(triggers)
         self._triggers = dict(triggers)
         self._priorities = priorities
+        self._only_handed = only_handed
         self._look_s = LOOK_AGAIN_S * max(1, len(self._shards) / LOOKS)
         self._look_at = time.monotonic() + self._look_s
         self._ended: dict[Shard, list[Settlement]] = {}
@@ -362,18 +366,19 @@ class DrainState:
     def _claim_once(self, shard: Shard, lease_ms: int) -> Claim:
         """Claim once, and begin the claimed tasks. Raises the errors of the store."""
         self._settled.discard(shard)
-        most, trigger = min(self._batches.free, MAX_CLAIM), self._triggers[shard]
         claim = self._leases.claim(
             shard,
-            most,
+            self._limit(shard),
             lease_ms=lease_ms,
-            trigger=trigger,
+            trigger=self._triggers[shard],
             deliveries=self._batches.deliveries,
             kinds=self._batches.kinds,
             at_once=self._batches.idle,
         )
         self._last[shard] = replace(claim, tasks=[], schedules=[])
         self._priorities[shard] = claim.priority
+        if claim.tasks:
+            self._only_handed[shard] = all(task.target for task in claim.tasks)
         self._claimed += len(claim.tasks)
         self._died += claim.died
         self._reclaimed += claim.reclaimed
@@ -381,6 +386,14 @@ class DrainState:
         self._lapsed_at_target += claim.lapsed_at_target
         self._batches.begin(shard, claim.tasks, claim.each, claim.at_once)
         return claim
+
+    def _limit(self, shard: Shard) -> int:
+        """Number of tasks to claim: whole events for functions, unless the last claim brought other tasks too."""
+        free, only_handed = min(self._batches.free, MAX_CLAIM), self._only_handed.get(shard)
+        if only_handed is False or not self._batches.deliveries:
+            return free
+        # The rest would be an event of its own, and an invocation takes as long for one task as for ten.
+        return free - free % MAX_TASKS or (MAX_TASKS if only_handed else free)
 
     def _look_again(self, ended: Iterable[Shard]) -> None:
         """Look again at shards where tasks waited for a settlement, or one was rejected; at all once nothing runs."""
@@ -510,6 +523,7 @@ class Drainer:
         self._limits = limits
         self._fire = fire
         self._priorities: dict[Shard, int] = {}
+        self._only_handed: dict[Shard, bool] = {}
 
     def drain(
         self, shards: Sequence[Shard], remaining_ms: Callable[[], int], triggers: Mapping[Shard, Trigger] = NO_TRIGGERS
@@ -537,7 +551,7 @@ class Drainer:
         """Drain the shards that answer; returns the error of one that does not, where `drain` raises it."""
         found = {shard: triggers.get(shard, Trigger.TAKE) for shard in shards}
         batches = WorkBatches(self._runner, self._targets, self._threads)
-        state = DrainState(self._ledger, batches, found, self._priorities, self._fire)
+        state = DrainState(self._ledger, batches, found, self._priorities, self._only_handed, self._fire)
         with ThreadPoolExecutor(1, "duecourse-settle") as beside:  # it starts a thread once there is work for it
             try:
                 while state.goes_on():
@@ -572,7 +586,7 @@ class ContinuousDrain:
         leases: LeaseDisplay = NO_DISPLAY,
     ) -> None:
         self._batches = WorkBatches(runner, targets, threads, leases)
-        self._state = DrainState(ledger, self._batches, NO_TRIGGERS, {}, fire)
+        self._state = DrainState(ledger, self._batches, NO_TRIGGERS, {}, {}, fire)
         self._lease_ms = lease_ms
         self._rung: dict[Shard, Trigger] = {}
         self._ringing = threading.Lock()

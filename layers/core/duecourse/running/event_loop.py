@@ -113,12 +113,16 @@ class EventLoop:
         self._serving: threading.Thread | None = None
         self._tasks: set[AsyncioTask[None]] = set()  # the loop itself holds them weakly
         self._handlings: set[_Handling] = set()
+        self._stopped_for = ""
         self._is_wanted = threading.Event()
         """Set while handlers run."""
         self._own_threads = DaemonThreads(OWN_THREADS)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], context: Context | None = None) -> None:
-        """Have a coroutine run, in a new context or a copy of this one; it must not raise. Any thread may call this."""
+        """Have a coroutine run, in a new context or a copy of this one; any thread may call this.
+
+        It must not raise. If it is cancelled, which no code of duecourse's does, it begins again.
+        """
         loop = self._loop or self._started()
         loop.call_soon_threadsafe(self._begin, loop, work, context=context or Context())
 
@@ -147,10 +151,14 @@ class EventLoop:
     async def handle(self, handler: Coroutine[Any, Any, R], lost: Lost) -> R:
         """Await a handler's coroutine, on this loop.
 
-        It is cancelled when its lease is lost, or by `cancel`; RunCancelled is raised if it ends by that.
+        It is cancelled when its lease is lost, or by `stop`. RunCancelled is raised if it then ends without an outcome,
+        from the error of its clean-up, if there is one. After `stop`, the handler does not begin.
         """
         import asyncio
 
+        if self._stopped_for:  # nothing would cancel it any more
+            handler.close()
+            raise RunCancelled(self._stopped_for)
         current, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert current  # noqa: S101 - a coroutine runs in a task
         handling = _Handling(current)
@@ -162,16 +170,17 @@ class EventLoop:
                 if lost:
                     lose()
                 return await handler
-        except asyncio.CancelledError:
-            if handling.why:
-                raise RunCancelled(handling.why) from None
-            raise
+        except BaseException as error:
+            if not handling.why:
+                raise
+            raise RunCancelled(handling.why) from (None if isinstance(error, asyncio.CancelledError) else error)
         finally:
             handling.end()
             self._handlings.discard(handling)
 
-    def cancel(self, why: str) -> None:
-        """Cancel all handlers that run, for this reason; returns at once. Any thread may call this."""
+    def stop(self, why: str) -> None:
+        """Cancel all handlers that run, for this reason, and let no other begin; any thread may call this."""
+        self._stopped_for = why  # first: a loop that starts meanwhile begins none either
         if self._loop:
             self._loop.call_soon_threadsafe(self._cancel, why)
 
@@ -182,7 +191,14 @@ class EventLoop:
     def _begin(self, loop: "AbstractEventLoop", work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         task = loop.create_task(work())
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._end, loop, work))
+
+    def _end(
+        self, loop: "AbstractEventLoop", work: Callable[[], Coroutine[Any, Any, None]], task: "AsyncioTask[None]"
+    ) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():  # by a handler that cancels all of `asyncio.all_tasks()`: others' runs may not have begun
+            self._begin(loop, work)
 
     def _started(self) -> "AbstractEventLoop":
         import asyncio

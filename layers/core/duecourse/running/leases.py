@@ -150,36 +150,60 @@ AGAIN_S = 1.0
 """Pause after an extension that failed: a store that is back spares lapsed leases for some seconds only."""
 
 
-class LeaseExtender:
-    """Extends the leases of running tasks by `step_ms`, several times in that time: `run` it on a thread of its own."""
+class LeaseState(IntEnum):
+    """State of a task whose lease a worker's process has."""
 
-    def __init__(self, ledger: "Ledger", step_ms: int = STEP_MS) -> None:
+    WAITS = 0
+    """It was claimed, and has not begun."""
+    RUNS = 1
+    ISOLATED = 2
+    """It runs in a process of its own (worker/isolated.py)."""
+    ENDED = 3
+    """Its outcome is not settled."""
+
+
+class LeaseExtender:
+    """Extends the leases of running tasks by `step_ms`, several times in that time: `run` it on a thread of its own.
+
+    `mark` shows the state of the task with a token, for a parent that outlives this process.
+    """
+
+    def __init__(
+        self,
+        ledger: "Ledger",
+        step_ms: int = STEP_MS,
+        mark: Callable[[str, LeaseState], object] = lambda _token, _state: None,
+    ) -> None:
         self._ledger = ledger
         self._step_ms = step_ms
+        self._mark = mark
         self._running: dict[str, Task] = {}
         self._stopped = threading.Event()
 
-    def while_running(self, task: Task) -> "Extending":
+    def while_running(self, task: Task, state: LeaseState = LeaseState.RUNS) -> "Extending":
         """Extend the task's lease meanwhile; at once, if its queue gives a shorter one than `step_ms`."""
-        return Extending(self, task)
+        return Extending(self, task, state)
 
-    def begin(self, task: Task) -> None:
+    def begin(self, task: Task, state: LeaseState) -> None:
         """Extend the task's lease from now on."""
         self._running[task.token] = task
         if self._is_short(task):
             self._extend([task])
+        self._mark(task.token, state)
 
-    async def begin_async(self, task: Task) -> None:
+    async def begin_async(self, task: Task, state: LeaseState) -> None:
         """Extend the task's lease from now on; a call of the store does not block the event loop."""
         self._running[task.token] = task
         if self._is_short(task):
             await LOOP.on_thread(self._extend, [task])
+        self._mark(task.token, state)
 
     def _is_short(self, task: Task) -> bool:
         return task.lease_expires_at - task.claimed_at < self._step_ms
 
     def end(self, task: Task) -> None:
         """Extend the task's lease no longer."""
+        self._mark(task.token, LeaseState.ENDED)
         self._running.pop(task.token, None)
 
     def run(self) -> None:
@@ -222,20 +246,21 @@ class LeaseExtender:
 class Extending:
     """Context in which a lease is extended. Each run has one: a generator would cost three times as much."""
 
-    __slots__ = ("_extender", "_task")
+    __slots__ = ("_extender", "_state", "_task")
 
-    def __init__(self, extender: LeaseExtender, task: Task) -> None:
+    def __init__(self, extender: LeaseExtender, task: Task, state: LeaseState) -> None:
         self._extender = extender
         self._task = task
+        self._state = state
 
     def __enter__(self) -> None:
-        self._extender.begin(self._task)
+        self._extender.begin(self._task, self._state)
 
     def __exit__(self, *_raised: object) -> None:
         self._extender.end(self._task)
 
     async def __aenter__(self) -> None:
-        await self._extender.begin_async(self._task)
+        await self._extender.begin_async(self._task, self._state)
 
     async def __aexit__(self, *_raised: object) -> None:
         self._extender.end(self._task)
@@ -271,18 +296,6 @@ worker_log = logging.getLogger("duecourse.worker")
 PATIENCE_S = 25.0
 """Time for which a store that is away is asked again: a lease that is not extended lapses soon after."""
 PAUSE_S = 1.0
-
-
-class LeaseState(IntEnum):
-    """State of a task whose lease the process has."""
-
-    WAITS = 0
-    """It was claimed, and has not begun."""
-    RUNS = 1
-    ISOLATED = 2
-    """It runs in a process of its own (worker/isolated.py)."""
-    ENDED = 3
-    """Its outcome is not settled."""
 
 
 class ProcessLease(NamedTuple):

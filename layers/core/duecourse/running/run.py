@@ -114,26 +114,31 @@ class _Marking:
 
 MOST_KINDS = 64
 """Kinds that are remembered; those of one function are few."""
-FALL = 8
-"""Part by which a usual time goes towards that of a shorter run; in a drain, of any run."""
+SLOWLY = 8
+"""Part by which a usual time goes towards that of one run, where it changes slowly."""
 
 
 class RunTimes:
-    """Usual times of runs in ms: each grows at once to that of a longer run, and falls slowly after shorter ones."""
+    """Usual times of runs in ms: each falls slowly after a shorter run, and grows by a part `rise` after a longer one.
 
-    def __init__(self) -> None:
+    With a `rise` of 1, a usual time is at once that of a longer run. Threads may share it.
+    """
+
+    def __init__(self, rise: int = 1) -> None:
+        self._rise = rise
         self._ms: dict[str, float] = {}
 
     def note(self, kind: str, ms: float) -> None:
         """Note that a run of this kind took so long."""
-        known = self._ms.pop(kind, 0.0)
-        self._ms[kind] = max(ms, known + (ms - known) / FALL)
+        known = self._ms.get(kind, ms)
+        self._ms[kind] = known + (ms - known) / (self._rise if ms > known else SLOWLY)
         if len(self._ms) > MOST_KINDS:
-            del self._ms[next(iter(self._ms))]
+            oldest, *_ = self._ms  # read whole: an iterator would meet the notes of other threads
+            self._ms.pop(oldest, None)
 
-    def of(self, kind: str) -> float:
-        """Usual time of a run of this kind, 0 where none is known."""
-        return self._ms.get(kind, 0.0)
+    def of(self, kind: str, unknown: float = 0.0) -> float:
+        """Usual time of a run of this kind; `unknown` where none is known."""
+        return self._ms.get(kind, unknown)
 
     @property
     def longest(self) -> float | None:
@@ -334,6 +339,8 @@ class Runner:
                 log.warning("task %s waits: %s", task.id, error)
                 return postpone(task, self._rng, str(error))
             case RunCancelled():
+                if error.__cause__:
+                    _log(task, error.__cause__, credential_words(task, kept))
                 return interrupted(task, str(error))
         _log(task, error, credential_words(task, kept))
         end = self._retry(task, Retry(error=_text_of(error)))

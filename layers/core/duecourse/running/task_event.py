@@ -255,9 +255,11 @@ class Publisher(Protocol):
     `testing/product.py`. A broker with a URL also needs its port in PORTS of `ledger/address.py`. Its URL belongs to
     the `servers` of `http` in `app.py`, which tasks may not call. In the template, change the patterns of Targets and
     DeadTarget, and add the policy. Its event is read in `base/event_reader.py`. For the local stack, change
-    `environment.py`, `options.py`, `services.py`, `shared_process.py`, `template.py` and `aws/` of `harness/`, and
-    `cli/up.py` and `cli/stack.py`. Its client library is pinned as `requirements/README.md` says, and
-    `docs/reference/targets.md` has its row. `running/targets.py` needs no change.
+    `environment.py`, `options.py`, `stack_parts.py`, `functions_in_process.py`, `template.py` and `aws/` of `harness/`,
+    and `cli/up.py` and `cli/stack.py`. Its client library is pinned as `requirements/README.md` says, in
+    `pyproject.toml` and `layers/core/requirements.txt` too, and belongs to MAY_USE of
+    `tests/repository/test_architecture.py`. `docs/reference/targets.md` has its row. `running/hand_over.py` needs no
+    change.
     """
 
     def publish(self, queue: str, messages: Sequence[BrokerMessage]) -> list[str]:

@@ -34,17 +34,22 @@ class Calendar:
         return wall_time.version()
 
     def check(self, rule: Rule) -> None:
-        """Return if a rule has a time.
+        """Return if a rule has a time. Raises as `first`."""
+        self.first(rule, rule.starts_at)
+
+    def first(self, rule: Rule, at: int) -> int | None:
+        """The first time of a rule from `at` on, not before its start; None where all its times are before that.
 
         Raises InvalidInput, which names every wrong field: `repeat.cron`, `repeat.rrule`, `repeat.every`,
-        `repeat.exdates`, `time_zone`, `until`.
+        `repeat.exdates`, `time_zone`, `until`. A rule without any time has one.
         """
         problems = [*_wrong_texts(rule), *_wrong_zone(rule.time_zone)]
         if rule.until is not None and rule.until < rule.starts_at:
             problems.append(FieldError("until", "must not be before starts_at"))
-        problems = problems or list(self._without_times(rule))
-        if problems:
+        found = None if problems else next(self.times(rule, at - 1), None)
+        if found is None and (problems := problems or list(self._without_times(rule))):
             raise InvalidInput(problems)
+        return found
 
     def times(self, rule: Rule, after: int) -> Iterator[int]:
         """Nominal times of a rule later than `after` (epoch ms), ascending, each once, computed as they are asked for.

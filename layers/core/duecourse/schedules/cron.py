@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from duecourse.schedules.wall_time import DAY_S, HOUR_S, MINUTE_S, Month, days_from, month_of
+from duecourse.schedules.days import Month, days_from, month_of
+from duecourse.schedules.wall_time import DAY_S, HOUR_S, MINUTE_S
 
 # Fields of a cron expression: their names, bounds and items.
 

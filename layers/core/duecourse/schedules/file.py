@@ -12,7 +12,7 @@ from duecourse.schedules.verbs import Schedules
 
 if TYPE_CHECKING:
     from duecourse.ledger.operations.ledger import Ledger
-    from duecourse.ledger.operations.records import FileRecord
+    from duecourse.ledger.operations.namespace_records import FileRecord
 
 log = logging.getLogger("duecourse.schedules")
 BY = "file"

@@ -277,6 +277,10 @@ class ProgressPlanner:
         self._calendar = calendar
         self._firer = Firer(ledger, calendar)
 
+    def first(self, schedule: Schedule, nominal: int | None) -> Progress:
+        """Progress of a new schedule with this first time."""
+        return _timed(schedule, Progress(nominal=nominal, zones=self._calendar.version))
+
     def begun(self, schedule: Schedule, before: Progress, now: int) -> Progress:
         """Progress of a schedule whose times begin at `now`, without the times that it has fired."""
         return _timed(schedule, self._from(schedule, before, max(schedule.rule.starts_at, now)))

@@ -12,7 +12,6 @@ from duecourse.api.authorization import Role
 from duecourse.api.fields import Name, OpenQueue
 from duecourse.api.request import app, current_request, request_source, tenant
 from duecourse.api.router import answer, needs, rejects
-from duecourse.base.metrics import AddedLine, measure
 from duecourse.errors import BeyondQuota, ChangedSince, QuotaExceeded, ScheduleExists, TaskNotFound, VersionConflict
 from duecourse.ledger.task import DEFAULT_QUEUE
 from duecourse.schedules import http
@@ -116,7 +115,7 @@ def delete_schedule(id: ScheduleId, queue: ChangedQueue = DEFAULT_QUEUE) -> Resp
 def run_schedule(id: ScheduleId, queue: ChangedQueue = DEFAULT_QUEUE) -> Response[http.RunAnswer]:
     """Add one occurrence now, beside the series."""
     task_id = _schedules().run(queue, id, tenant())
-    measure(AddedLine(Added=1))
+    current_request().measure_added(1)
     return answer(201, {"id": task_id})
 
 

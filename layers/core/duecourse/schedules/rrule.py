@@ -11,15 +11,10 @@ from itertools import groupby, takewhile
 from math import gcd
 
 from duecourse.base.hints import near_name
-from duecourse.schedules.wall_time import (
+from duecourse.schedules.days import (
     CYCLE_DAYS,
     CYCLE_YEARS,
-    DAY_S,
-    EPOCH,
-    HOUR_S,
     LAST_DAY,
-    MINUTE_S,
-    SECOND,
     DaySource,
     Month,
     date_of,
@@ -31,6 +26,7 @@ from duecourse.schedules.wall_time import (
     month_of,
     weekday,
 )
+from duecourse.schedules.wall_time import DAY_S, EPOCH, HOUR_S, MINUTE_S, SECOND
 
 # A recurrence rule of RFC 5545 as text, read and checked.
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duecourse.base.hints import nearest
 from duecourse.base.times import MAX_INSTANT, format_instant
@@ -75,6 +75,23 @@ def _runs(_kind: str) -> bool:
     return True
 
 
+class _Outlook(NamedTuple):
+    """Fields of a new schedule's status that few callers look at, computed for those alone."""
+
+    schedule: Schedule
+    progress: Progress
+    now: int
+    times: Callable[[Schedule, Progress, int, int], list[Upcoming]]
+
+    @property
+    def upcoming(self) -> tuple[Upcoming, ...]:
+        return tuple(self.times(self.schedule, self.progress, self.now, SHOWN))
+
+    @property
+    def why(self) -> str:
+        return why(self.schedule, self.progress, Throttle(now=self.now))
+
+
 class Schedules:
     """Operations on schedules.
 
@@ -121,21 +138,18 @@ class Schedules:
         A repeat finds what its first try added, which the second value tells too. Raises InvalidInput, QuotaExceeded,
         ScheduleExists where another schedule has its id, and ChangedSince where it was added since that try.
         """
-        wanted = replace(schedule, by=self._by, added_by=self._mark or schedule.added_by)
+        added_by = self._mark or schedule.added_by
         for _ in range(TRIES):
-            now = self._ledger.now()
-            starting = self.checked(wanted, now)
-            progress = self._first(schedule, starting, now)
+            now = self._ledger.now_by_answers(schedule.queue, schedule.id)
+            starting, progress = self._begun(schedule, now, added_by)
             put, at = self._ledger.put_schedule(starting, progress, at=now)
             if put is not Put.CONFLICT:
                 break
-        else:  # the clock was put back each time
+        else:  # the clock was set each time
             raise StoreUnavailable
         if put is Put.CREATED:
-            upcoming = self._upcoming(starting, progress, at, SHOWN)
-            return ScheduleStatus(
-                starting, progress, at, tuple(upcoming), (), why(starting, progress, Throttle(now=at))
-            ), True
+            later = _Outlook(starting, progress, at, self._upcoming)
+            return ScheduleStatus.deferred(later, schedule=starting, progress=progress, created_at=at, recent=()), True
         stored = self._read_stored(schedule.queue, schedule.id, schedule.tenant)
         is_own = bool(starting.added_by) and stored.schedule.added_by == starting.added_by
         if is_own or self.is_same(schedule, stored.schedule):
@@ -159,8 +173,7 @@ class Schedules:
 
     def _put_new(self, schedule: Schedule) -> Put | None:
         now = self._ledger.now()
-        starting = self.checked(replace(schedule, by=self._by), now)
-        put, _ = self._ledger.put_schedule(starting, self._first(schedule, starting, now), at=now)
+        put, _ = self._ledger.put_schedule(*self._begun(schedule, now, schedule.added_by), at=now)
         return put if put is Put.CREATED else None
 
     def _put_over(self, stored: StoredSchedule, schedule: Schedule) -> Put | None:
@@ -381,10 +394,9 @@ class Schedules:
 
     def checked(self, schedule: Schedule, start: int) -> Schedule:
         """The schedule with its kind's default deadline, and with a start: its own, or `start`. Raises InvalidInput."""
-        is_open = schedule.rule.starts_at == AT_ADD
-        starting = replace(schedule, rule=schedule.rule.starting(start), starts_at_add=is_open)
-        self._calendar.check(starting.rule)
-        return self._prepared(starting)
+        rule = schedule.rule.starting(start)
+        self._calendar.check(rule)
+        return self._prepared(replace(schedule, rule=rule, starts_at_add=schedule.rule.starts_at == AT_ADD))
 
     def _prepared(self, schedule: Schedule) -> Schedule:
         """The schedule with its kind's default deadline. Raises InvalidInput where its occurrences cannot be added."""
@@ -393,11 +405,16 @@ class Schedules:
         if is_url(schedule.notify) and hidden_in_address(Notify.of(schedule.notify).address):
             raise InvalidInput([FieldError("notify_done.url", CREDENTIALS_IN_ADDRESS)])
         task = self._prepare(schedule.occurrence(schedule.rule.starts_at, schedule.rule.starts_at))
-        return replace(schedule, deadline_ms=task.deadline_ms)
+        is_same = task.deadline_ms == schedule.deadline_ms
+        return schedule if is_same else replace(schedule, deadline_ms=task.deadline_ms)
 
-    def _first(self, asked: Schedule, starting: Schedule, now: int) -> Progress:
-        """Progress of a new schedule. A schedule that starts at its add fires first after its first interval."""
-        return self._planner.begun(starting, Progress(), now + 1 if asked.rule.starts_at == AT_ADD else now)
+    def _begun(self, asked: Schedule, now: int, added_by: str) -> tuple[Schedule, Progress]:
+        """A new schedule as `checked`, and its progress. One that starts at its add fires after its first interval."""
+        rule, is_open = asked.rule.starting(now), asked.rule.starts_at == AT_ADD
+        nominal = self._calendar.first(rule, max(rule.starts_at, now + is_open))
+        starting = replace(asked, rule=rule, starts_at_add=is_open, by=self._by, added_by=added_by)
+        starting = self._prepared(starting)
+        return starting, self._planner.first(starting, nominal)
 
     def _absent(self, queue: str, id: str, tenant: str) -> TaskNotFound:
         near = nearest(id, self._ledger.schedule_ids(queue, tenant))

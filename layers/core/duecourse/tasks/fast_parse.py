@@ -13,7 +13,7 @@ from duecourse.api.derived_models import ApiField
 from duecourse.api.fields import field_errors, parse_deadline, read
 from duecourse.api.kind_payloads import NotifyDone, check_payload
 from duecourse.api.request import HTTP
-from duecourse.base.ids import ID_PATTERN, new_id
+from duecourse.base.ids import ID_PATTERN, new_id, new_ids
 from duecourse.base.json_text import dump_json, is_too_deep
 from duecourse.base.times import parse_duration, parse_instant
 from duecourse.base.variables import NAME
@@ -53,7 +53,7 @@ def read_tasks(batch: Any, tenant: str = DEFAULT_TENANT, by: str = "") -> list[N
     return _read_batch(batch, tenant, by) or read(AddBatch, batch).new_tasks(tenant)
 
 
-def _read_batch(batch: Any, tenant: str, by: str, name: Callable[[], str] = new_id) -> list[NewTask] | None:
+def _read_batch(batch: Any, tenant: str, by: str, name: Callable[[], str] | None = None) -> list[NewTask] | None:
     """The tasks of a batch of the usual shape, at least one; None where the model is to judge all of it.
 
     Raises InvalidInput. Nothing is read behind the first MAX_ERRORS wrong fields, and nothing twice.
@@ -61,6 +61,7 @@ def _read_batch(batch: Any, tenant: str, by: str, name: Callable[[], str] = new_
     tasks: Any = batch["tasks"] if type(batch) is dict and batch.keys() == {"tasks"} else None
     if type(tasks) not in (list, tuple) or not 0 < len(tasks) <= MAX_BATCH:
         return None
+    name = name or new_ids().__next__
     found, wrong = list[NewTask](), list[dict[str, Any]]()
     for index, fields in enumerate(tasks):
         try:

@@ -15,7 +15,7 @@ from duecourse.ledger.operation_types import Deployed
 from duecourse.ledger.task import NewTask, Notify, is_url
 
 if TYPE_CHECKING:
-    from duecourse.ledger.operations.records import Deployments
+    from duecourse.ledger.operations.namespace_records import Deployments
 
 # Reading of the record that deployments keep in the ledger, for a program that knows the store alone.
 
@@ -160,7 +160,8 @@ def check_calls(task: NewTask, url_policy: UrlPolicy, least_ms: int, now: Callab
 
     A poll may ask each `least_ms`, and for a year at most. Raises InvalidInput, with every wrong field.
     """
-    if problems := list(_call_problems(task, url_policy, least_ms, now)):
+    makes_calls = task.kind in URL_KINDS or task.notify
+    if makes_calls and (problems := list(_call_problems(task, url_policy, least_ms, now))):
         raise InvalidInput(problems)
 
 

@@ -11,7 +11,6 @@ from duecourse.api.authorization import Role
 from duecourse.api.fields import DeadlineField, ErrorText, Name
 from duecourse.api.request import app, current_request, request_source, tenant
 from duecourse.api.router import Force, Id, Queue, answer, needs, rejects
-from duecourse.base.metrics import AddedLine, measure
 from duecourse.errors import (
     BeyondQuota,
     ChangedSince,
@@ -71,7 +70,7 @@ def add_task(body: Annotated[TaskBody, Body()]) -> Response[AddAnswer]:
     request = current_request()
     task = assign_tenant(body, request.tenant, request.new_id)
     added = _tasks().add(task)
-    measure(AddedLine(Added=int(added.created)))
+    current_request().measure_added(int(added.created))
     return answer(201 if added.created else 200, {"task": show_task(added.task), "created": added.created})
 
 
@@ -83,7 +82,7 @@ def add_tasks(body: Annotated[BatchBody, Body()]) -> BatchAnswer:
     request = current_request()
     new_tasks = [assign_tenant(task, request.tenant, request.new_id) for task in body]
     items = _tasks().add_many(new_tasks)
-    measure(AddedLine(Added=sum(isinstance(item, AddResult) and item.created for item in items)))
+    current_request().measure_added(sum(isinstance(item, AddResult) and item.created for item in items))
     return show_batch([task.id for task in new_tasks], items)
 
 

@@ -192,6 +192,35 @@ class Tasks:
             raise InvalidInput(bounded(wrong))
         return self._add(ready)
 
+    def add_each(self, tasks: Sequence[NewTask]) -> list[Item]:
+        """Schedule tasks of separate callers: for each the result of an `add` of its own, or that one's error.
+
+        They are as many as Ledger.add_each takes.
+        """
+        found, ready = dict[int, Item](), dict[int, NewTask]()
+        now = cache(self._ledger.now)
+        try:
+            for place, task in enumerate(tasks):
+                try:
+                    ready[place] = self._prepare(task, now)
+                except InvalidInput as error:
+                    found[place] = error
+        except DuecourseError as error:  # of the store
+            return [found.get(place) or copy(error) for place in range(len(tasks))]
+        # Apart, for they alone need the key: without one there are none.
+        hiding = {place: task for place, task in ready.items() if self._seals.hides(task)}
+        try:
+            ready |= zip(hiding, self._seals.sealed([*hiding.values()]), strict=True)
+        except DuecourseError as error:
+            ready = {place: task for place, task in ready.items() if place not in hiding}
+            found |= {place: copy(error) for place in hiding}
+        replies = self._ledger.add_each([*ready.values()])
+        found |= {
+            place: one if isinstance(one, DuecourseError) else _result(one)
+            for place, one in zip(ready, replies, strict=True)
+        }
+        return [found[place] for place in range(len(tasks))]
+
     def _add(self, ready: Sequence[NewTask]) -> list[Item]:
         since, mark = (self._keyed.since, self._keyed.mark()) if self._keyed else (0, b"")
         # Without a key there is nothing to seal: `_prepare` has rejected each credential.
@@ -373,10 +402,11 @@ class Tasks:
 
 
 def _result(added: AddReply) -> Item:
-    if error := rejection(added.reply, added.wait_ms):
-        return error
-    assert added.task is not None  # noqa: S101 - for the type: what echo answers
-    return AddResult(added.task, added.reply is Reply.CREATED)
+    if added.echo:  # which a rejection has not
+        return AddResult.deferred(added, created=added.reply is Reply.CREATED)
+    error = rejection(added.reply, added.wait_ms)
+    assert error is not None  # noqa: S101 - for the type: there is one where nothing is echoed
+    return error
 
 
 def _ends_before_due(task: NewTask, now: Callable[[], int]) -> bool:

@@ -31,10 +31,10 @@ from duecourse.ringing.bridge import SWITCH_S, Bridge
 from duecourse.ringing.bridge_event import Ring, shards_of
 from duecourse.ringing.dispatch import daemon
 from duecourse.running.drain import ContinuousDrain, DrainResult
-from duecourse.running.event_loop import ASYNC_PARALLEL, LOOP, RunCancelled, cancels_after_s
+from duecourse.running.event_loop import LOOP, cancels_after_s
 from duecourse.running.leases import LeaseExtender, LeaseState, ProcessLease
 from duecourse.running.run import STOPPED, AsyncKind, Kind, is_suspect
-from duecourse.running.threads import Threads
+from duecourse.running.threads import Threads, places
 from duecourse.task_handlers import TaskHandler
 from duecourse.worker.isolated import IsolatedRunner
 from duecourse.worker.options import STOPS, Options, find_handlers, log_to_stderr
@@ -90,13 +90,14 @@ class Board:
     def hold(self, tasks: Iterable[Task]) -> None:
         """Show the leases of tasks that were claimed."""
         for task in tasks:
-            with suppress(IndexError):  # no room
-                at = self._free.popleft() * SLOT + HEADER
-                text = SEPARATOR.join((task.queue, task.id, task.tenant, task.group, task.token)).encode()
-                begin = at + LENGTH
-                self._memory[begin : begin + STATE + len(text)] = WAITING + text
-                self._memory[at:begin] = len(text).to_bytes(LENGTH)  # last: until then nothing is shown
-                self._places[task.token] = at
+            if not self._free:
+                return
+            at = self._free.popleft() * SLOT + HEADER
+            text = SEPARATOR.join((task.queue, task.id, task.tenant, task.group, task.token)).encode()
+            begin = at + LENGTH
+            self._memory[begin : begin + STATE + len(text)] = WAITING + text
+            self._memory[at:begin] = len(text).to_bytes(LENGTH)  # last: until then nothing is shown
+            self._places[task.token] = at
 
     def drop(self, tokens: Iterable[str]) -> None:
         """Show these leases no longer."""
@@ -104,10 +105,6 @@ class Board:
             if (at := self._places.pop(token, None)) is not None:
                 self._memory[at : at + LENGTH] = bytes(LENGTH)
                 self._free.append((at - HEADER) // SLOT)
-
-    def running(self, task: Task, *, isolated: bool = False) -> "Shown":
-        """Show that a task runs meanwhile."""
-        return Shown(self, task.token, LeaseState.ISOLATED if isolated else LeaseState.RUNS)
 
     def mark(self, token: str, state: LeaseState) -> None:
         """Show another state of the lease with this token, if it is shown."""
@@ -124,23 +121,6 @@ class Board:
                 begin = at + LENGTH + STATE
                 queue, id, tenant, group, token = self._memory[begin : begin + length].decode().split(SEPARATOR)
                 yield ProcessLease(queue, id, tenant, group, token, LeaseState(self._memory[begin - STATE]))
-
-
-class Shown:
-    """Context in which a task is shown as one that runs."""
-
-    __slots__ = ("_board", "_state", "_token")
-
-    def __init__(self, board: Board, token: str, state: LeaseState) -> None:
-        self._board = board
-        self._token = token
-        self._state = state
-
-    def __enter__(self) -> None:
-        self._board.mark(self._token, self._state)
-
-    def __exit__(self, *_raised: object) -> None:
-        self._board.mark(self._token, LeaseState.ENDED)
 
 
 def _temporary() -> int:
@@ -179,8 +159,7 @@ class WorkerProcess:
         self._queues = frozenset(queues)
         self._own = frozenset(handlers)
         self._ends_at = inf
-        self._cancels = False
-        self._extender = LeaseExtender(app.ledger)
+        self._extender = LeaseExtender(app.ledger, mark=board.mark)
         self._threads = Threads(size_of(app, handlers, concurrency))
         kinds: dict[str, Kind] = _built_in(app)
         kinds.update({kind: partial(handler.run, app) for kind, handler in handlers.items()})
@@ -240,8 +219,7 @@ class WorkerProcess:
         self._bridge.stop(cancel_s)
         drain = self._parts["drain"]
         drain.join(max(0.0, self._ends_at - grace_s + cancel_s - time.monotonic()))
-        self._cancels = True
-        LOOP.cancel(STOPPED)
+        LOOP.stop(STOPPED)
         drain.join(max(0.0, self._ends_at - time.monotonic()))
         finished = not drain.is_alive()
         if not finished:
@@ -278,19 +256,16 @@ class WorkerProcess:
     def _with_lease(self, kind: Kind) -> Kind:
         def run(task: Task) -> Outcome | None:
             running = self._with_signals(task)
-            with self._extender.while_running(running), self._board.running(running):
+            with self._extender.while_running(running):
                 return kind(running)
 
         return run
 
     def _with_lease_async(self, kind: AsyncKind) -> AsyncKind:
         async def run(task: Task) -> Outcome | None:
-            if self._cancels:  # it would be cancelled no more
-                raise RunCancelled(STOPPED)
             running = self._with_signals(task)
             async with self._extender.while_running(running):
-                with self._board.running(running):
-                    return await kind(running)
+                return await kind(running)
 
         return run
 
@@ -298,7 +273,7 @@ class WorkerProcess:
         if task.kind not in self._own or not is_suspect(task):
             return None
         running = self._with_signals(task)
-        with self._extender.while_running(running), self._board.running(running, isolated=True):
+        with self._extender.while_running(running, LeaseState.ISOLATED):
             return self._isolated(running)
 
     def _with_signals(self, task: Task) -> Task:
@@ -332,12 +307,10 @@ class WorkerProcess:
 
 
 def size_of(app: App, handlers: Mapping[str, TaskHandler], concurrency: int | None = None) -> int:
-    """Number of tasks that a process runs at the same time: no more than any of its handlers allows.
-
-    The default is ASYNC_PARALLEL where all its handlers are async, else what is set for threads.
-    """
-    usual = ASYNC_PARALLEL if all(handler.run_async for handler in handlers.values()) else app.settings.parallel
-    return min([concurrency or usual, *(handler.parallel for handler in handlers.values() if handler.parallel)])
+    """Number of tasks that a process runs at the same time: no more than any of its handlers allows."""
+    are_async = all(handler.run_async for handler in handlers.values())
+    most = places(concurrency or app.settings.parallel, concurrency, are_async=are_async)
+    return min([most, *(handler.parallel for handler in handlers.values() if handler.parallel)])
 
 
 def _built_in(app: App) -> dict[str, Kind]:

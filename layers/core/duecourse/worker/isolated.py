@@ -99,7 +99,7 @@ class _ParentLink:
         if is_lost:
             self.lost.set()
         if left_ms < inf:
-            cancelling = Timer(cancels_after_s(left_ms / 1_000), LOOP.cancel, [STOPPED])
+            cancelling = Timer(cancels_after_s(left_ms / 1_000), LOOP.stop, [STOPPED])
             cancelling.daemon = True
             cancelling.start()
 

@@ -17,7 +17,7 @@ from duecourse.api.problems import CONTENT_TYPE
 
 from ..logs import Log
 from ..template import Function, Route
-from .access import Authorize, IdentityRejected
+from .authorizer import Authorize, IdentityRejected
 from .events import HttpRequest, http_event
 from .functions import Functions
 from .invocation import Answer, Busy, Invocation, LambdaError, error_text

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote
 
-from .access import IdentityRejected, KeyFolder
 from .account import ACCOUNT, REGION
+from .authorizer import IdentityRejected, KeyFolder
 from .events import Event, HttpRequest, joined
 
 SERVICE = "execute-api"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from pika import BlockingConnection, URLParameters
 from pika.exceptions import AMQPError, ChannelClosedByBroker
@@ -140,8 +141,10 @@ def _parameters(url: str) -> URLParameters:
         raise HarnessError(f"--amqp or DUECOURSE_AMQP is not an AMQP URL: {error}") from error
 
 
-SQS_LOOK_EVERY_S = 0.2
-"""Time between two looks at an empty queue: moto's own long poll would block a thread that Ctrl-C has to wait for."""
+LONG_POLL_S = 1
+"""Longest time that one look at a queue waits for a message, in whole seconds; the end of the stack waits for it."""
+SQS_LOOK_EVERY_S = 0.1
+"""Time between two looks in the last second of a batch's window."""
 MOST_AT_ONCE = 10
 
 SqsMessage = dict[str, Any]
@@ -157,7 +160,8 @@ class SqsFeed:
         self._function = function
         self._functions = functions
         self._notice = notice
-        self._client = session(aws).client("sqs")
+        # No tries of botocore's own: a stack that ends would wait for them, after its emulator has ended.
+        self._client = session(aws).client("sqs", config=Config(retries={"total_max_attempts": 1}))
         self._url = ""
         self._free = asyncio.Semaphore(min(source.concurrency, functions.find(function).function.concurrency) or 1)
         self._underway: set[asyncio.Task[None]] = set()
@@ -207,19 +211,21 @@ class SqsFeed:
         batch: list[SqsMessage] = []
         until = float("inf")
         while len(batch) < self._source.batch_size and time.monotonic() < until:
-            found = await self._receive(min(MOST_AT_ONCE, self._source.batch_size - len(batch)))
+            wait_s = int(min(LONG_POLL_S, until - time.monotonic()))
+            found = await self._receive(min(MOST_AT_ONCE, self._source.batch_size - len(batch)), wait_s)
             if found and not batch:
                 until = time.monotonic() + self._source.window_s
             batch += found
-            if not found:
+            if not (found or wait_s):
                 await asyncio.sleep(SQS_LOOK_EVERY_S)
         return batch
 
-    async def _receive(self, count: int) -> list[SqsMessage]:
+    async def _receive(self, count: int, wait_s: int) -> list[SqsMessage]:
         answer = await asyncio.to_thread(
             self._client.receive_message,
             QueueUrl=self._url,
             MaxNumberOfMessages=count,
+            WaitTimeSeconds=wait_s,
             MessageAttributeNames=["All"],
             AttributeNames=["All"],
         )

@@ -10,7 +10,7 @@ from joserfc.errors import JoseError
 
 from duecourse.api.authorization import ROLES_CLAIM
 
-from .access import AUDIENCE, ISSUER, TENANT_CLAIM, IdentityRejected, KeyFolder
+from .authorizer import AUDIENCE, ISSUER, TENANT_CLAIM, IdentityRejected, KeyFolder
 from .events import Event, HttpRequest
 
 ALGORITHMS = ["RS256"]

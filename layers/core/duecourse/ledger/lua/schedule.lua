@@ -6,14 +6,14 @@
 --         was computed (0 for any)
 -- RETURNS {now, bell_at, reply, for how many ms the tenant is to wait}; a reply is 1 created, 2 changed, 3 kept as it
 --         is, -1 absent, -2 it was changed, was given another next time, or has fired since it was read, or the clock
---         was put back since, -6 it cannot be read, -12 to -17 over a quota of its tenant, as in add.lua, -18 it has as
---         many schedules as it may
+--         was put back since (for a new one, set at all), -6 it cannot be read, -12 to -17 over a quota of its tenant,
+--         as in add.lua, -18 it has as many schedules as it may
 
 require 'fast_add' -- tried first, and most often that is all
 
 local CREATED, CHANGED, ABSENT, CONFLICT = 1, 2, -1, -2
 local SCHEDULES = '*'
-local MINUTE = 60000 -- ms that the clock may be behind the time by which it was computed
+local MINUTE = 60000 -- ms that the clock may be apart from the time by which it was computed
 local sid, tenant, seen, due, rest, computed_at = unpack(ARGV, shard.FIRST + 1, shard.FIRST + 6)
 
 local registered, is_new = ARGV[shard.FIRST] ~= '0', shard.FENCE == 0
@@ -29,8 +29,9 @@ elseif data or shard.QUOTAS then
   require 'put_schedule' -- here, for to make functions is what a script spends its time on
   old, reply, wait = put_schedule.look(sid, tenant, seen, data, new)
 end
-if not reply and tonumber(computed_at) > shard.NOW + MINUTE then
-  reply = CONFLICT
+local behind = shard.NOW - computed_at
+if not reply and (behind < -MINUTE or behind > MINUTE and seen == '' and computed_at ~= '0') then
+  reply = CONFLICT -- a new one's first time would be one that has passed
 end
 if reply then
   return { shard.NOW, bell.hang(false), reply, wait or 0 }

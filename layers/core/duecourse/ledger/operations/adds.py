@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 from duecourse.base.batches import SharedCalls, in_steps
-from duecourse.errors import Part, PartlyAdded, StoreFull, StoreMisused, StoreUnavailable
+from duecourse.errors import DuecourseError, InvalidInput, Part, PartlyAdded, StoreFull, StoreMisused, StoreUnavailable
 from duecourse.ledger import script_codec
-from duecourse.ledger.operation_types import MAX_ADD, AddReply, Reply, UniqueCondition, check_count
+from duecourse.ledger.operation_types import MAX_ADD, MAX_SHARED_BYTES, AddReply, Reply, UniqueCondition, check_count
 from duecourse.ledger.operations.base import LedgerBase, ScriptRunner
 from duecourse.ledger.record import (
     CALL,
@@ -20,8 +21,6 @@ from duecourse.ledger.script_codec import Argument, PackedTask, unpack_add_repli
 from duecourse.ledger.sharding import by_shard
 from duecourse.ledger.task import NewTask, Shard
 
-MAX_SHARED_BYTES = 1_000_000
-"""Most bytes that the adds of several threads have together: a larger one goes by itself."""
 THERE = frozenset({Reply.CREATED, Reply.KEPT, Reply.REPLACED, Reply.DEBOUNCED})
 """Replies to an add that need not be sent again."""
 PIECE_AHEAD = 200
@@ -37,6 +36,7 @@ class _AddTerms(NamedTuple):
     since: int
 
 
+_EACH = _AddTerms(echo=1, unique="", since=0)
 PackedBatch: TypeAlias = Callable[[], list[PackedTask]]
 """Tasks of one script, packed when they are first asked for: a repeat sends the same bytes."""
 
@@ -85,9 +85,39 @@ class AddOperations(LedgerBase):
             self._log.added(tasks, answers)
         return answers
 
+    def add_each(self, tasks: Sequence[NewTask]) -> list[AddReply | DuecourseError]:
+        """Schedule tasks of separate callers: for each the answer of an echoed `add` of its own, or that one's error.
+
+        They are at most MAX_SHARED, of at most MAX_SHARED_BYTES or only one, and those of a shard share a script.
+        """
+        found: dict[int, AddReply | DuecourseError] = {}
+        for shard, chosen in by_shard([self._sharding.of(task.queue, task.id, task.group) for task in tasks]).items():
+            packed: dict[int, PackedTask] = {}
+            for i in chosen:
+                try:
+                    packed[i] = _packed_alone(tasks[i], b"")
+                except InvalidInput as error:
+                    found[i] = error
+            found |= zip(packed, self._send_each(shard, [*packed.values()]), strict=True)
+        for i, reply in found.items():
+            if self._log and isinstance(reply, AddReply):
+                self._log.added([tasks[i]], [reply])
+        return [found[i] for i in range(len(tasks))]
+
+    def _send_each(self, shard: Shard, packed: Sequence[PackedTask]) -> Sequence[AddReply | DuecourseError]:
+        try:
+            if self._registry.max_queues:
+                for tenant in {one.task.tenant for one in packed}:
+                    self._registry.admit(shard, tenant)
+            return in_steps(packed, partial(self._send, shard, _EACH))
+        except StoreUnavailable as error:
+            return [copy(error) for _ in packed]
+        except DuecourseError as error:  # of one of them, whichever it is: each goes alone, with the same bytes
+            return [error] if len(packed) == 1 else [one for each in packed for one in self._send_each(shard, [each])]
+
     def _add_one(self, task: NewTask, terms: _AddTerms, mark: bytes) -> AddReply:
         # Packed before it is shared: a task that does not fit into a record is this caller's error alone.
-        [packed] = _packed([task], mark, range(1))
+        packed = _packed_alone(task, mark)
         shard = self._sharding.of(task.queue, task.id, task.group)
         if self._registry.max_queues:
             self._registry.admit(shard, task.tenant)
@@ -189,6 +219,10 @@ def _request(packed: Sequence[PackedTask], terms: _AddTerms) -> tuple[list[str],
 def _has_twins(tasks: Sequence[NewTask]) -> bool:
     """True if an id occurs twice: the result of the second depends on the first."""
     return len({(task.tenant, task.id) for task in tasks}) < len(tasks)
+
+
+def _packed_alone(task: NewTask, mark: bytes) -> PackedTask:
+    return script_codec.pack_new_task(task, mark or os.urandom(CALL), 0, is_keyed=bool(mark))
 
 
 def _packed(tasks: Sequence[NewTask], mark: bytes, places: Sequence[int]) -> list[PackedTask]:

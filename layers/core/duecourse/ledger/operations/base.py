@@ -14,13 +14,13 @@ import redis
 
 from duecourse.base.batches import in_steps
 from duecourse.base.times import Clock
-from duecourse.errors import StoreMisused, StoreUnavailable, TaskDamaged
+from duecourse.errors import StoreMisused, StoreUnavailable
 from duecourse.ledger.connect import Client, answering_first, execute, name_of_node, node_of
 from duecourse.ledger.keys import FIELDS, Keys, bell_time, keys_of, ledger_key, settings_of, shards_key
 from duecourse.ledger.many_tasks import PagePosition
 from duecourse.ledger.operation_types import Away, answered
 from duecourse.ledger.queue import SLOT_MS, SLOTS, Stats, share
-from duecourse.ledger.record import UNREADABLE, body_field, lease_end, stored_id, unpack
+from duecourse.ledger.record import body_field, lease_end, stored_id, unpack_sound
 from duecourse.ledger.schedule import TENANT as SCHEDULES
 from duecourse.ledger.script_calls import (
     OVERRIDDEN,
@@ -333,12 +333,7 @@ class LedgerBase:
         """One task, in any shard of its queue. Raises TaskDamaged where its record cannot be read."""
         sid = stored_id(tenant, id)
         task = self._whole(*self._find(queue, id, sid)).get(sid)
-        if task is None:
-            return None
-        try:
-            return unpack(queue, sid, task.data, lease_end(task.lease_expires_at), task.payload)
-        except UNREADABLE as error:
-            raise TaskDamaged(f"the record of {sid} cannot be read: {error}") from error
+        return task and unpack_sound(queue, sid, task.data, lease_end(task.lease_expires_at), task.payload)
 
     def _find(self, queue: str, id: str, sid: str) -> tuple[Shard, dict[str, RawRecord]]:
         """Look in the id's shard, then in all others, which takes one more round trip."""

@@ -27,8 +27,7 @@ from duecourse.ledger.operations.adds import AddOperations
 from duecourse.ledger.operations.base import ScriptRunner
 from duecourse.ledger.operations.completions import WaitOperations
 from duecourse.ledger.operations.leases import LeaseOperations
-from duecourse.ledger.operations.queues import QueueOperations, UpkeepOperations
-from duecourse.ledger.operations.records import (
+from duecourse.ledger.operations.namespace_records import (
     Deployments,
     FileRecord,
     IdempotencyStore,
@@ -37,8 +36,10 @@ from duecourse.ledger.operations.records import (
     SealKeys,
     Warmth,
 )
+from duecourse.ledger.operations.queues import QueueOperations
 from duecourse.ledger.operations.schedules import ScheduleOperations
 from duecourse.ledger.operations.tasks import TaskOperations
+from duecourse.ledger.operations.upkeep import UpkeepOperations
 from duecourse.ledger.sharding import Sharding
 
 

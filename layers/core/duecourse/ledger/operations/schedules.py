@@ -17,14 +17,7 @@ from duecourse.ledger.many_tasks import PAGE_BYTES, TaskFilter, record_size
 from duecourse.ledger.operation_types import BEYOND, MAX_FIRE, QUOTAS, Fired, Put, SchedulePage, Written, check_count
 from duecourse.ledger.operations.base import LedgerBase, RawRecord, ScriptRunner
 from duecourse.ledger.operations.tasks import walk_arguments
-from duecourse.ledger.record import (
-    UNREADABLE,
-    pack_progress,
-    pack_schedule,
-    stored_schedule,
-    unpack,
-    unpack_schedule,
-)
+from duecourse.ledger.record import pack_progress, pack_schedule, stored_schedule, unpack_schedule, unpack_sound
 from duecourse.ledger.schedule import (
     TENANT,
     Firing,
@@ -62,6 +55,14 @@ class ScheduleOperations(LedgerBase):
     A schedule is a record of a tenant that no user can have. It adds tasks, and is never leased.
     """
 
+    def now_by_answers(self, queue: str, id: str) -> int:
+        """The store's time (epoch ms) where a schedule is, by an answer of the last minutes; else it is asked for.
+
+        It is wrong where the store's clock was set since that answer: `put_schedule` then writes nothing.
+        """
+        keys = self._runner.keys(self._schedules_shard(queue, id))
+        return self._scripts.travel.now() if self._scripts.travel else self._scripts.now(keys.tasks)
+
     def put_schedule(
         self, schedule: Schedule, progress: Progress, *, seen: StoredSchedule | None = None, at: int = 0
     ) -> Written:
@@ -72,7 +73,7 @@ class ScheduleOperations(LedgerBase):
         since. Without `seen` it is created; KEPT, and unchanged, where it is there.
 
         `progress` was computed at `at` (epoch ms, 0 for any). CONFLICT where the store's clock is far behind that: it
-        was put back since.
+        was put back since. So for a new schedule where it is far ahead, too.
 
         Raises TaskDamaged where its record cannot be read: `drop_schedule` deletes that. Raises QuotaExceeded and
         BeyondQuota as an add of one task does; its bytes count among its tenant's until it is dropped.
@@ -357,11 +358,7 @@ def _readable(queue: str, records: Mapping[str, RawRecord]) -> dict[str, StoredS
 
 def _stored(queue: str, sid: str, found: RawRecord) -> StoredSchedule:
     """The schedule in a record. Raises TaskDamaged."""
-    try:
-        task = unpack(queue, sid, found.data, 0, found.payload)
-    except UNREADABLE as error:
-        raise TaskDamaged(f"the record of {sid} cannot be read: {error}") from error
-    return unpack_schedule(task)
+    return unpack_schedule(unpack_sound(queue, sid, found.data, 0, found.payload))
 
 
 def _rejection(code: int, wait_ms: int, schedule: Schedule) -> Exception:

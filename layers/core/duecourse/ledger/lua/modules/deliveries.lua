@@ -8,7 +8,7 @@ local PUT_ASIDE = 900000 -- ms until it is looked at again, should nothing make 
 local FOREIGN_ASIDE = 30000 -- the same of a kind that is worked elsewhere: whoever has it claims it meanwhile
 local FOREIGN = 'kind:' -- before a kind that is not this claim's, in place of a target's name
 local LOOKED_AT = 500 -- of those that wait, for each target
-local WOKEN_AT_ONCE = 64 -- fewer than the tenants that one claim declares, for each may be another's
+local WOKEN_AT_ONCE = 60 -- fewer than the tenants that one claim declares, for each may be another's
 local delivered -- what names the places that this claim gives
 local targets, by_kind, any -- name -> what is known of it; kind -> the same, false where it is worked here
 local closed -- whether only kinds that are named are claimed
@@ -104,6 +104,13 @@ local function wake(target, limit, want)
   end
 end
 
+-- How many this claim hands to a target that tasks wait for: whole events, or what it has left of its own limit.
+local function free_for_whole(target, limit)
+  local event = places.event_of(target.most, target.each)
+  local free = target.free < event and 0 or math.min(target.free, limit)
+  return free - free % math.min(event, limit)
+end
+
 -- What waits for a target that this claim hands nothing to becomes due too: its kind has another target by now, or
 -- none.
 function deliveries.wake_waiting(limit, want)
@@ -111,6 +118,9 @@ function deliveries.wake_waiting(limit, want)
     return
   end
   for _, target in pairs(targets) do
+    if target.waited and target.free < math.huge then
+      target.free = free_for_whole(target, limit)
+    end
     if target.waited and target.free > 0 then
       wake(target, limit, want)
     end
@@ -200,8 +210,8 @@ function deliveries.stop_waking()
     return
   end
   for _, name in ipairs(places.waited_for()) do
-    local known = call('HMGET', shard.META, 'out:' .. name, 'most:' .. name)
-    if known[2] and places.has_room(tonumber(known[2]), tonumber(known[1] or 0)) then
+    local known = call('HMGET', shard.META, 'out:' .. name, 'most:' .. name, 'each:' .. name)
+    if known[2] and places.has_room(known[2] + 0, tonumber(known[1] or 0), tonumber(known[3] or nil)) then
       return
     end
   end

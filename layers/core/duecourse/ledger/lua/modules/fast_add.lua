@@ -42,7 +42,8 @@ function fast_add.begin()
     local minute = pack('>I4', math.floor(now / numbers.MINUTE))
     local goes_on = sub(counted, 1, 4) == minute and #counted < numbers.LONG - 4
     local ours = version == fields.VERSION_TEXT and not leaving and not wake and (shards or ARGV[3]) == ARGV[3]
-      and (clock or valid) and not quotas and fence <= (now + AHEAD) * PER_MS and computed_at <= now + AHEAD
+      and (clock or valid) and not quotas and fence <= (now + AHEAD) * PER_MS
+      and (computed_at == 0 or math.abs(computed_at - now) <= AHEAD)
     if right and ours and goes_on and call('HEXISTS', KEYS[1], sid) == 0 then
       local drawn = fence + fences.step(fence, now, 1)
       counted = #ARGV == 14 and counted .. numbers.ONE_ADDED or counted

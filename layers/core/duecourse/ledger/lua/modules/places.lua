@@ -1,6 +1,7 @@
 -- Places at targets: each task that is handed over and not begun has one, and due tasks wait for them.
 
 local TENTH = 10 -- of the places: so many must be free before it rings for what waits, so that few hand-overs take many
+local WHOLE = 10 -- tasks of a whole event, where its target has time for so many: MAX_TASKS of running/targets.py
 
 local LOOKED_AT = 500 -- of what waits, in one sweep
 local MOST_TARGETS = 64 -- as stats.lua
@@ -65,8 +66,15 @@ function places.is_aside(sid, due, aside)
   return false
 end
 
-function places.has_room(most, out)
-  return out <= most - math.max(1, math.floor(most / TENTH))
+-- How many tasks are a whole event of a target that may have `most`, and has time for `each` of one, nil for any.
+function places.event_of(most, each)
+  return math.max(1, math.min(most, each or WHOLE))
+end
+
+-- Whether what waits is to be handed over. An invocation takes as long for one task as for ten that run at the same
+-- time, so a busy target gets whole events.
+function places.has_room(most, out, each)
+  return most - out >= math.max(places.event_of(most, each), math.floor(most / TENTH))
 end
 
 -- Counts the places that are free again. It follows a script's first write.
@@ -80,8 +88,9 @@ function places.give_places()
     if out <= 0 then
       call('HDEL', shard.META, 'out:' .. target)
     end
-    local most = tonumber(call('HGET', shard.META, 'most:' .. target) or nil)
-    if most and not shard.WAKE and places.has_room(most, out) and places.waiting_for(target, 1)[1] then
+    local known = not shard.WAKE and call('HMGET', shard.META, 'most:' .. target, 'each:' .. target)
+    if known and known[1] and places.has_room(known[1] + 0, out, tonumber(known[2] or nil))
+      and places.waiting_for(target, 1)[1] then
       call('HSET', shard.META, 'wake', '1')
       shard.WAKE, shard.woken = '1', true
     end

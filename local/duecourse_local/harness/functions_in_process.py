@@ -33,15 +33,15 @@ from .aws.events import ON_EXPIRED
 from .aws.functions import Functions
 from .aws.invocation import Invocation, LambdaError
 from .aws.schedules import Schedules
-from .bells import EmbeddedBells
 from .bridge import ThreadBridge
 from .clock_travel import Travel, TravelTargets, clock_route
+from .embedded_bells import EmbeddedBells
 from .environment import Environment
+from .function_threads import ThreadPool
 from .logs import Logs
 from .options import Clock
 from .template import LOG_FORMAT, LOG_GROUP, LOG_LEVEL, Function
 from .thread_logs import OUTPUT, FunctionLogs
-from .threads import ThreadPool
 
 OF_LOGS = (LOG_FORMAT, LOG_LEVEL, LOG_GROUP)
 

@@ -13,7 +13,7 @@ from duecourse.ledger.task import Shard
 from . import servers
 from .finding import Finding, Level
 from .servers import Server
-from .shards import ShardExam
+from .shard_exam import ShardExam
 
 AT_A_TIME = 1_000
 TICKS_MS = 15 * 60_000

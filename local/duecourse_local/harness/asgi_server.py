@@ -75,10 +75,10 @@ class BoundedRequests(HttpToolsProtocol):
         self.transport.close()
 
 
-async def serve(application: ASGIApp, sock: socket.socket, guard: Guard, parts: AsyncExitStack) -> None:
-    """Have `application` answer those whom `guard` lets in, on `sock` until `parts` closes."""
+async def serve(application: ASGIApp, sock: socket.socket, guard: Guard | None, parts: AsyncExitStack) -> None:
+    """Have `application` answer those whom `guard` lets in, on `sock` until `parts` closes; it may guard itself."""
     config = uvicorn.Config(
-        guarded(application, guard),
+        guarded(application, guard) if guard else application,
         http=BoundedRequests,
         ws="none",
         lifespan="off",

@@ -53,7 +53,7 @@ class ProcessRules:
     look_every: float = 0.1
 
 
-class Worker:
+class FunctionProcess:
     """A function's process; implements `runtime_api.Runtime` for it."""
 
     def __init__(self, function: Function, environment: Environment, log: Log, rules: ProcessRules) -> None:
@@ -294,11 +294,11 @@ class Pool:
         self._starts = starts or StartLimit()
         self._first = first
         self._code = CodeFolder(function.code, rules.look_every)
-        self._workers: dict[Worker, Version] = {}
+        self._workers: dict[FunctionProcess, Version] = {}
         """The processes, and of which version of the code each is."""
-        self._idle: list[tuple[float, Worker]] = []
+        self._idle: list[tuple[float, FunctionProcess]] = []
         """Free processes and since when (time.monotonic()), the last used at the end, unused ones at the beginning."""
-        self._waiting: deque[asyncio.Future[Worker]] = deque()
+        self._waiting: deque[asyncio.Future[FunctionProcess]] = deque()
         self._growing: set[asyncio.Task[None]] = set()
         self._starting = 0
         self._closed = False
@@ -328,7 +328,7 @@ class Pool:
             await self._gone(worker)
         return answer
 
-    async def _free(self) -> Worker | None:
+    async def _free(self) -> FunctionProcess | None:
         while self._idle:
             _, worker = self._idle.pop()
             if self._usable(worker):
@@ -336,13 +336,13 @@ class Pool:
             await self._gone(worker)
         return None
 
-    def _usable(self, worker: Worker) -> bool:
+    def _usable(self, worker: FunctionProcess) -> bool:
         """True if the process can take an invocation and runs the newest code."""
         return worker.alive and self._workers.get(worker) == self._code.version
 
-    async def _next(self, request_id: str) -> Worker:
+    async def _next(self, request_id: str) -> FunctionProcess:
         """The next process that is free: one is started, and one that ends its work earlier is taken instead."""
-        turn: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[FunctionProcess] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         growing = asyncio.create_task(self._grow(request_id))
         self._growing.add(growing)
@@ -365,14 +365,14 @@ class Pool:
             finally:
                 self._starting -= 1
 
-    def _first_waiting(self) -> asyncio.Future[Worker] | None:
+    def _first_waiting(self) -> asyncio.Future[FunctionProcess] | None:
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():  # whoever waited may have been cancelled
                 return turn
         return None
 
-    def _put_back(self, worker: Worker, *, fresh: bool = False) -> None:
+    def _put_back(self, worker: FunctionProcess, *, fresh: bool = False) -> None:
         """Give a free process to who waits longest, or keep it.
 
         A fresh one, whose first invocation will take longer, comes last: those that have worked are taken before it.
@@ -382,10 +382,10 @@ class Pool:
         else:
             self._idle.insert(0 if fresh else len(self._idle), (time.monotonic(), worker))
 
-    async def _started(self, request_id: str) -> Worker:
+    async def _started(self, request_id: str) -> FunctionProcess:
         if self._closed:
             raise stopping()
-        worker = Worker(self.function, self._environment, self._log, self._rules)
+        worker = FunctionProcess(self.function, self._environment, self._log, self._rules)
         self._workers[worker] = self._code.version
         try:
             await worker.start(request_id)
@@ -395,14 +395,14 @@ class Pool:
             raise
         return worker
 
-    async def _make_warm(self, worker: Worker) -> None:
+    async def _make_warm(self, worker: FunctionProcess) -> None:
         if self._first is None:
             return
         answer = await worker.run(Invocation(self._first))
         if not worker.alive:
             raise InitFailed(answer)
 
-    async def _gone(self, worker: Worker) -> None:
+    async def _gone(self, worker: FunctionProcess) -> None:
         await worker.end()
         self._workers.pop(worker, None)
 

@@ -26,10 +26,10 @@ from duecourse.ledger.task import (
     begin_nonce,
     lease_within,
 )
-from duecourse.running.event_loop import ASYNC_PARALLEL, LOOP
+from duecourse.running.event_loop import LOOP
+from duecourse.running.hand_over import MAX_TASKS
 from duecourse.running.leases import AGAIN_S, extend_leases
 from duecourse.running.run import Runner, RunTimes, release
-from duecourse.running.targets import MAX_TASKS
 from duecourse.running.threads import Threads
 from duecourse.tasks.verbs import require
 
@@ -67,9 +67,9 @@ def run_messages(
     threads: Threads,
     ledger: Callable[[], "Ledger"],
     seal: Seal,
-    parallel: int | None = None,
+    at_once: int,
 ) -> dict[str, str]:
-    """Run the tasks of messages at the same time, at most `parallel` if it is given, or ASYNC_PARALLEL async ones.
+    """Run the tasks of messages, `at_once` at the same time.
 
     Returns those to be delivered again, by their keys, with the reasons. Done and Drop end a message, and so does Again
     once the ledger has the task back. After Retry or an exception the broker delivers it again, when it sees fit.
@@ -86,7 +86,7 @@ def run_messages(
     async def work_async(name: str, task: Task) -> None:
         threads.do(partial(end, name, task, await runner.run_async(task)))
 
-    def begin(most: int | None) -> None:
+    def begin(most: int) -> None:
         for name, task in islice(waiting, most):
             if runner.awaits(task):
                 LOOP.start(partial(work_async, name, task))
@@ -94,7 +94,7 @@ def run_messages(
                 threads.do(partial(work, name, task))
 
     ended, waiting = [], iter(tasks.items())
-    begin(parallel or (ASYNC_PARALLEL if all(map(runner.awaits, tasks.values())) else None))
+    begin(at_once)
     for _ in tasks:
         ended.append(outbox.get())
         begin(1)
@@ -147,12 +147,12 @@ LOOK_MS = 50
 """Shortest pause between two looks at the time left, while tasks wait."""
 
 
-class Worker:
+class ReceivedTasks:
     """Begins the tasks that one invocation was handed, runs and settles them; their leases are kept alive meanwhile.
 
-    `step_ms` is the length of a lease, which is extended while its task runs. No more than `parallel` tasks run at the
-    same time, if it is given; else as many as there are threads, or ASYNC_PARALLEL async ones. `invocation` is Lambda's
-    id of the request, "" where there is none. `times` are what this process knows of the lengths of runs.
+    `step_ms` is the length of a lease, which is extended while its task runs. `at_once` tasks run at the same time, by
+    default as many as there are threads. `invocation` is Lambda's id of the request, "" where there is none. `times`
+    are what this process knows of the lengths of runs.
     """
 
     def __init__(
@@ -162,14 +162,13 @@ class Worker:
         threads: Threads,
         remaining_ms: Callable[[], int],
         step_ms: int = STEP_MS,
-        parallel: int | None = None,
+        at_once: int | None = None,
         invocation: str = "",
         times: RunTimes | None = None,
     ) -> None:
         self._ledger, self._runner, self._threads = ledger, runner, threads
         self._remaining_ms, self._step_ms = remaining_ms, step_ms
-        self._parallel = parallel
-        self._at_once = threads.size
+        self._at_once = at_once or threads.size
         self._waiting: deque[Task] = deque()
         self._running: dict[str, Task] = {}
         self._outbox: SimpleQueue[tuple[Shard, Settlement]] = SimpleQueue()
@@ -187,7 +186,7 @@ class Worker:
         self._full_ms = remaining_ms()
 
     def work(self, tasks: Sequence[Task]) -> dict[str, int]:
-        """Run the tasks, as many at a time as it may; returns the number of tasks for each value of Settled.
+        """Run the tasks, `at_once` at the same time; returns the number of tasks for each value of Settled.
 
         A task is begun when a thread is free for it, and settled when it finishes. `stale` tasks were not run, because
         another worker had begun or settled them, or lost their lease. `released` ones went back, because the time left
@@ -198,7 +197,6 @@ class Worker:
         run, if it did not take a settlement.
         """
         self._waiting.extend(tasks)
-        self._at_once = self._most(tasks)
         while self._waiting or self._running:
             self._give_back()
             self._begin_more()
@@ -208,11 +206,6 @@ class Worker:
         if self._unsettled and self._away:
             raise self._away
         return self._counts
-
-    def _most(self, tasks: Sequence[Task]) -> int:
-        if all(map(self._runner.awaits, tasks)):
-            return self._parallel or ASYNC_PARALLEL
-        return min(self._threads.size, self._parallel or self._threads.size)
 
     def _begin_more(self) -> None:
         """Begin as many tasks as may run. Raises the store's error where none runs and there is no time to wait."""

@@ -25,9 +25,9 @@ from duecourse.ledger.task import (
     Status,
     Task,
 )
+from duecourse.running.received_tasks import LEAST_MS, ReceivedTasks
 from duecourse.running.run import MOST_KINDS, Kind, RunTimes
 from duecourse.running.task_event import decode_tasks, tasks_event
-from duecourse.running.work import LEAST_MS, Worker
 from tests.support.clock import START, HandClock
 from tests.support.engine import Lambda, ample, engine
 from tests.support.ledger import SHARD, claim, ending, lease_of, new, stored_task
@@ -109,7 +109,7 @@ def work(
     """What became of tasks that came by an invocation."""
     left = remaining_ms if callable(remaining_ms) else lambda: remaining_ms
     with engine(ledger, kind, size=size) as run:
-        worker = Worker(ledger, run.runner, run.threads, left, step_ms, times=times)
+        worker = ReceivedTasks(ledger, run.runner, run.threads, left, step_ms, times=times)
         return worker.work(decode_tasks(tasks_event(tasks)))
 
 
@@ -216,7 +216,7 @@ def test_a_lease_is_kept_alive_in_steps_while_its_handler_runs_up_to_the_functio
 def test_a_lease_that_could_not_be_extended_is_extended_as_soon_as_the_store_is_back(
     clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duecourse.running.work.AGAIN_S", 0.01)
+    monkeypatch.setattr("duecourse.running.received_tasks.AGAIN_S", 0.01)
     step_s, asked = 2.0, list[float]()
 
     class Away(Counting):
@@ -353,6 +353,14 @@ def test_a_usual_time_grows_at_once_and_falls_slowly() -> None:
     for n in range(MOST_KINDS):
         times.note(f"k{n}", 1)
     assert (times.of("a"), times.of(f"k{MOST_KINDS - 1}")) == (0, 1)
+
+
+def test_a_usual_time_that_rises_by_a_part_forgets_a_single_long_run() -> None:
+    times = RunTimes(rise=8)
+    for ms in (80, 880, 80):
+        times.note("a", ms)
+    assert times.of("a") == 80 + 100 - 100 / 8
+    assert (times.of("b"), times.of("b", unknown=5)) == (0, 5)
 
 
 def test_a_function_with_little_time_begins_what_it_has_threads_for(ledger: EmbeddedLedger) -> None:

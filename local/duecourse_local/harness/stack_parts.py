@@ -17,8 +17,9 @@ from duecourse.errors import InvalidSettings
 from ..errors import HarnessError
 from ..project.bundle import SCHEDULES
 from . import redis_server
-from .addresses import SCHEMES, check_free, listen, url_of, without_password
-from .aws import access, emulator, secrets
+from .addresses import SCHEMES, check_free, listen, listen_for_page, url_of, without_password
+from .asgi_server import serve
+from .aws import authorizer, emulator, secrets
 from .aws import emulator as aws_emulator
 from .aws.emulator import deliverer
 from .aws.events import ON_EXPIRED, first_events
@@ -30,13 +31,12 @@ from .aws.sources import Feeds
 from .bridge import BridgeProcess, ThreadBridge
 from .children import stop
 from .environment import AMQP, EGRESS_ALLOW, SEAL_KEY, TARGETS, TENANT_FROM, Environment, host_settings, with_packages
+from .function_processes import Pool, ProcessRules, StartLimit
+from .functions_in_process import SharedProcess
 from .guard import Guard
 from .intrinsics import Addresses
 from .logs import Logs
 from .options import LOOPBACK, Clock, Egress, Options, Precision, Secrets
-from .processes import Pool, ProcessRules, StartLimit
-from .serving import serve
-from .shared_process import SharedProcess
 from .state import StateFolder
 from .template import Function, Template
 
@@ -72,6 +72,7 @@ class Services:
         api = self._listen(self._options.port, "--port")
         invokes = self._listen(self._options.lambda_port, "--lambda-port")
         self.api, self.lambda_url = url_of(api), url_of(invokes)
+        self.page = await self._serve_page()
         self.store = await self._start_store()
         ours = await self._start_aws()
         await self._make_functions()
@@ -82,7 +83,7 @@ class Services:
         moved = self._shared.clock(self.functions, self.schedules, self._say) if self._shared else []
         await serve(lambda_api(self.functions, *moved), invokes, guard, parts)
         self._say("lambda", self.lambda_url)
-        authorize = access.authorizer(self._options.auth, self._state.path)
+        authorize = authorizer.authorizer(self._options.auth, self._state.path)
         gateway = http_api(Routes(self.described), self.functions, authorize, self._logs.of("api"))
         await serve(gateway, api, guard, parts)
         self._say("api", self.api)
@@ -96,6 +97,7 @@ class Services:
         """Addresses of all services, and the processes."""
         pids = {"bridge": self.bridge.pid if self.bridge else None, "redis": self._redis_pid}
         return {
+            "page": self.page,
             "api": self.api,
             "lambda": self.lambda_url,
             "aws": self.aws,
@@ -119,17 +121,17 @@ class Services:
             found = settings.parse(given)
         except InvalidSettings as error:
             raise HarnessError(str(error)) from error
-        if found.tenant_from and self._options.auth == access.Auth.NONE:
+        if found.tenant_from and self._options.auth == authorizer.Auth.NONE:
             raise HarnessError(
                 f"{TENANT_FROM} needs --auth iam or --auth jwt, without which no caller is known: give one to `up`, "
                 "or unset the variable"
             )
-        if found.tenant_header and self._options.auth != access.Auth.NONE:
+        if found.tenant_header and self._options.auth != authorizer.Auth.NONE:
             raise HarnessError(
                 f"DUECOURSE_TENANT_HEADER is set, but with --auth {self._options.auth} each caller proves its tenant: "
                 "leave one of them out"
             )
-        if given.get(TENANT_FROM) == "" and self._options.auth != access.Auth.NONE:
+        if given.get(TENANT_FROM) == "" and self._options.auth != authorizer.Auth.NONE:
             raise HarnessError(
                 f"{TENANT_FROM} is empty, which turns tenants and roles off: "
                 f"with --auth {self._options.auth}, give it a rule, or unset it"
@@ -153,6 +155,16 @@ class Services:
 
     def _listen(self, port: int, option: str) -> socket.socket:
         return self._parts.enter_context(listen(port, option))
+
+    async def _serve_page(self) -> str:
+        """Serve the operators' page, and return its address; "" for none. It waits for the API, which starts later."""
+        if self._options.page is None:
+            return ""
+        sock = self._parts.enter_context(listen_for_page(self._options.page_port, "--page-port"))
+        made = self._options.page(self.api, self._state.path, sock)
+        await serve(made.application, sock, None, self._parts)
+        self._say("page", made.address)
+        return made.address
 
     async def _start_store(self) -> str:
         url, within = redis_server.given_store(self._options.store, self._options.clock), STORE_WITHIN
@@ -230,7 +242,7 @@ class Services:
 
     async def _make_functions(self) -> None:
         options = self._options
-        parameters = {**self._secrets_named(), **options.given(), **access.parameters(options.auth)}
+        parameters = {**self._secrets_named(), **options.given(), **authorizer.parameters(options.auth)}
         self._template = Template(options.template, Addresses(self.api, self.aws, self.store), parameters)
         self.described = await with_packages(self._template.functions, options.packages, options.progress)
         overrides = options.linger() | self._settings_overrides()
