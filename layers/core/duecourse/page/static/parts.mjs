@@ -82,6 +82,7 @@ export const Meter = ({ used, limit }) =>
         ><meter
           min="0"
           max=${limit}
+          low=${limit * 0.8}
           high=${limit - 0.5}
           optimum="0"
           value=${used}
