@@ -46,6 +46,8 @@ EXPECTED: dict[str, tuple[list[str], int, dict[str, Any]]] = {
     "list_tasks": (["add_webhook"], 200, {"next_cursor": None}),
     "replay_dead": ([], 200, {"replayed": 0, "dry_run": False, "more": False, "tasks": []}),
     "replay_dead_dry": (["add_webhook"], 200, {"replayed": 0, "dry_run": True}),
+    "queue_history": (["add_webhook"], 200, {"queue": "default", "span": "7d", "step": "PT1H"}),
+    "bad_queue_history": ([], 422, {"type": "urn:duecourse:problem:invalid-input"}),
     "list_dead": (["add_webhook"], 200, {"tasks": 0, "errors": [], "next_cursor": None}),
     "replay_unknown": ([], 404, NOT_FOUND),
     "replay_webhook": (["add_webhook"], 409, {"reason": "scheduled"}),

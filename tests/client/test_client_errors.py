@@ -25,6 +25,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "add": {**HOOK, "id": "new"},
     "add_many": {"tasks": [HOOK]},
     "get_queue": {"queue": "default"},
+    "queue_history": {"queue": "default"},
     "set_queue": {"queue": "default"},
     "purge": {"state": "dead"},
     "cancel_many": {"state": "scheduled"},

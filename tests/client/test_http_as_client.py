@@ -15,7 +15,7 @@ from duecourse.errors import DuecourseError, QueryFailed
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.many_tasks import DeadGroups
 from duecourse.queries.http import show_query
-from duecourse.queues.http import decode_reached, show_dead, show_queue, show_replayed
+from duecourse.queues.http import decode_reached, show_dead, show_history, show_queue, show_replayed
 from duecourse.reminders.http import show_added, show_moved, show_preview, show_reminder
 from duecourse.schedules.http import show_schedule, show_upcoming
 from duecourse.settings import Settings
@@ -123,6 +123,7 @@ PAIRS: dict[str, Pair] = {
     ),
     "list_queues": Pair("GET /queues", lambda got, _: {"queues": list(map(show_queue, got))}),
     "get_queue": Pair("GET /queues/{queue}", lambda got, _: {"queue": show_queue(got)}),
+    "queue_history": Pair("GET /queues/{queue}/history", lambda got, _: show_history(got), ("span",)),
     "set_queue": Pair("PATCH /queues/{queue}", lambda got, _: {"queue": show_queue(got)}),
     "query": Pair("POST /queries", lambda got, _: show_query(got)),
     "get_query": Pair("GET /queries/{id}", lambda got, _: show_query(got)),
@@ -225,6 +226,11 @@ GOOD: dict[str, list[Fields]] = {
     ],
     "list_queues": [{}],
     "get_queue": [{"queue": "default"}, {"queue": "none"}],
+    "queue_history": [
+        *({"queue": "default", "span": span} for span in ("1h", "1d", "7d", "90d", "2h", None)),
+        {"queue": "default"},
+        {"queue": "none"},
+    ],
     "set_queue": [
         {"queue": "mail", "max_running": 3, "tenant_max_running": 2, "rate": RATE, "priority": 0, "lease": 90},
         {"queue": "default", "paused": True, "retention": "P1D"},

@@ -10,6 +10,8 @@ import pytest
 from duecourse.errors import StoreMisused
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.embedded.leveldb import LAYOUT_KEY, LOCK, LevelDisk
+from duecourse.ledger.keys import keys_of
+from duecourse.ledger.queue_history import WideLine
 from duecourse.ledger.task import Status
 from duecourse_local.backup.leveldb_repair import repair
 from tests.support.commands import in_this_process
@@ -56,11 +58,13 @@ def half(pattern: str) -> Callable[[Path], None]:
     return cut
 
 
-def flipped(pattern: str) -> Callable[[Path], None]:
+def flipped(pattern: str, after: bytes = b"") -> Callable[[Path], None]:
+    """Another byte than there was: soon after some bytes, where they come last, else in the first half."""
+
     def flip(folder: Path) -> None:
         path = one(folder, pattern)
         data = bytearray(path.read_bytes())
-        data[len(data) // 3] ^= 0xFF
+        data[data.rindex(after) + len(after) + 4 if after else len(data) // 3] ^= 0xFF
         path.write_bytes(data)
 
     return flip
@@ -78,7 +82,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "no log": without("*.log"),
     "table cut": half("*.ldb"),
     "table flipped": flipped("*.ldb"),
-    "log flipped": flipped("*.log"),
+    "log flipped": flipped("*.log", after=b"numbers"),
     "MANIFEST flipped": flipped("MANIFEST-*"),
 }
 WHOLE = {"no CURRENT", "CURRENT overwritten", "no MANIFEST", "MANIFEST flipped", "log flipped"}
@@ -130,6 +134,25 @@ def test_repair_finds_tasks_whose_shard_and_layout_are_lost(folder: Path) -> Non
     assert repair(folder, folder.with_name("copy")).tasks == TASKS
     with level_ledger(folder.with_name("copy")) as ledger:
         assert ledger.shards() == [SHARD]
+
+
+def test_repair_leaves_out_a_task_whose_name_is_damaged(folder: Path) -> None:
+    with plyvel.DB(str(folder)) as database:
+        database.put(next(name for name, _ in database if b":tasks" in name) + b"\xce", b"record")
+    assert repair(folder, folder.with_name("copy")).tasks == TASKS
+
+
+@pytest.mark.parametrize("lost", [b"\xff\xff\xff", b""], ids=["damaged", "whole"])
+def test_repair_keeps_numbers_over_time_that_can_be_read(folder: Path, lost: bytes) -> None:
+    keys = keys_of("duecourse", SHARD)
+    with level_ledger(folder) as ledger:
+        ledger.client.execute_command("HSET", keys.history, "days", b"\x00\x00\x50\x00" + b"\x00\x01\x1c" + lost)
+    repair(folder, folder.with_name("copy"))
+    with level_ledger(folder.with_name("copy")) as ledger:
+        [found] = ledger.history_of([SHARD])
+    assert (found.lines["days"], found.minute.by_place) == (
+        ([WideLine(20_480, 1, {0: 7})], {0: 60}) if not lost else ([], {})
+    )
 
 
 def test_another_programs_database_is_known_before_it_is_opened(tmp_path: Path) -> None:

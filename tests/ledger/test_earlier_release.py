@@ -9,6 +9,7 @@ import redis
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.operation_types import Delivery, Move, Reply
 from duecourse.ledger.operations.ledger import Ledger
+from duecourse.ledger.queue_history import history_of
 from duecourse.ledger.task import Ending, OnDuplicate, Status, Task
 from tests.support import redis_ledger
 from tests.support.earlier_ledger import EarlierLedger
@@ -183,3 +184,19 @@ def test_quotas_are_true_beside_a_caller_of_an_earlier_release(
     assert [add(id, delay_ms=9_000) for id in "xyz"] == [Reply.CREATED, Reply.CREATED, Reply.OVER_PENDING]
     ledger.configure("default", {"tenant_max_pending": None})
     assert add("z") is Reply.OVER_BYTES
+
+
+def test_an_earlier_caller_leaves_the_numbers_of_later_ones_alone(earlier: EarlierLedger, ledger: Ledger) -> None:
+    def done() -> int:
+        return history_of("default", "90d", ledger.history_of([SHARD]), ledger.now()).total.done
+
+    settle(ledger, lease(ledger, "mine", SMALL), Ending.DONE)
+    assert done() == 1
+    earlier("add", "theirs", SMALL)
+    [(id, token)] = earlier("claim", 1).items()
+    assert earlier("settle", id, token, "DONE") == "done"
+    earlier("sweep", 0)
+    assert done() == 1
+    settle(ledger, lease(ledger, "mine-2", SMALL), Ending.DONE)
+    assert done() == 2
+    assert ledger.lateness_of([SHARD]) == [{}]  # no handler of these tasks began

@@ -22,7 +22,7 @@ def test_many_tenants_and_many_leases_are_indexed_and_nothing_is_left_of_what_ma
     keys = (KEYS.meta, KEYS.ring, KEYS.leased)
     assert [redis_client.object("encoding", key) for key in keys] == [b"hashtable", b"skiplist", b"skiplist"]
     fields = {field.decode().partition(":")[0] for field in redis_client.hkeys(KEYS.meta)}
-    assert fields <= {"fence", "running", "late_slot", "layout"}
+    assert fields <= {"fence", "running", "numbers", "layout"}
     assert set(redis_client.zrange(KEYS.ring, 0, -1)) <= {f"t{n}".encode() for n in range(TENANTS)}
     check(redis_client)
 

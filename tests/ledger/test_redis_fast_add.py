@@ -202,7 +202,7 @@ def _outcome(client: redis.Redis, namespace: str, stand: Callable[[Ledger], obje
 
 
 def _held(client: redis.Redis, keys: Keys) -> object:
-    sets = [name for name in FIXED if name not in ("tasks", "meta", "bell", "late")]
+    sets = [name for name in FIXED if name not in ("tasks", "meta", "bell", "late", "history")]
     places = {name: client.zrange(getattr(keys, name), 0, -1, withscores=True) for name in sets}
     due = {
         tenant: client.zrange(keys.due(tenant), 0, -1, withscores=True) for tenant in (DEFAULT_TENANT, "other", TENANT)

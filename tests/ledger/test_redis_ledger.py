@@ -304,7 +304,6 @@ def test_a_tenant_whose_tasks_have_all_ended_leaves_nothing_behind(redis_client:
     ledger.sweep(SHARD, retention_ms=-1)
     assert sorted(key.decode() for key in redis_client.scan_iter()) == [
         "duecourse:shards",
-        keys_of("duecourse", SHARD).late,
         keys_of("duecourse", SHARD).meta,
         ledger_key("duecourse"),
     ]

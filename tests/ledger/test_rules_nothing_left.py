@@ -548,6 +548,7 @@ OTHERS = {
     "save": "keeps a state",
     "regain": "answers a lost claim again",
     "take_in": "takes tasks in",
+    "take_in_history": "takes numbers over time in",
     "schedule": "adds a schedule, or changes it",
     "leave": "forgets a queue without tasks: tests/queues/test_forgotten_shards.py",
     **dict.fromkeys(["recount", "register", "unregister"], "the record of shards"),
@@ -628,6 +629,7 @@ def test_nothing_stays_of_tasks_that_left(
         assert left(scene) == before
         forget(scene)
         assert set(scene.client.hkeys(keys_of("duecourse", SHARD).meta)) == FORGOTTEN
+        assert scene.client.hgetall(keys_of("duecourse", SHARD).history) == {}
         assert left(scene) == {**before, "shards": set(), "meta": {**before["meta"], "leaving": b"1"}}
 
 

@@ -115,6 +115,29 @@ def test_what_is_there_stays(redis_client: redis.Redis, elsewhere: redis.Redis) 
     assert restore(elsewhere, lines) == Restored(0, len(before))
 
 
+def test_numbers_over_time_are_restored_once(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
+    filled(redis_client)
+    then, now = ledger_of(redis_client), ledger_of(elsewhere)
+    then.history_of(then.shards())
+    for shard in then.shards():  # a minute that is over
+        redis_client.hset(keys_of("duecourse", shard).meta, "numbers", b"\x01\xc8\x00\x00" + b"\0\0\0\7")
+    then.add([new("another", delay_ms=LATER_MS), new("another", queue="many", delay_ms=LATER_MS)])
+    lines = lines_of(redis_client)
+    for _ in range(2):
+        restore(elsewhere, lines)
+        assert now.history_of(sorted(now.shards())) == then.history_of(sorted(then.shards()))
+    assert sum(line.by_place[0] for one in now.history_of(now.shards()) for line in one.lines["days"]) >= 7
+
+
+def test_numbers_over_time_of_a_shard_that_is_not_there_are_left_out(
+    redis_client: redis.Redis, elsewhere: redis.Redis
+) -> None:
+    filled(redis_client)
+    Ledger(elsewhere).add([new("here", queue="many", delay_ms=LATER_MS)])
+    restore(elsewhere, lines_of(redis_client))
+    assert sorted(Ledger(elsewhere).shards()) == [Shard("default"), Shard("many")]
+
+
 def test_a_task_that_was_running_runs_again(redis_client: redis.Redis, elsewhere: redis.Redis) -> None:
     ledger = ledger_of(redis_client)
     ledger.add([new("a"), new("b", payload=LARGE)])
@@ -356,7 +379,7 @@ def test_an_export_with_records_of_another_version_is_rejected_whole(
     redis_client: redis.Redis, elsewhere: redis.Redis, version: int
 ) -> None:
     add(ledger_of(redis_client), delay_ms=LATER_MS)
-    head, queue, task, end = lines_of(redis_client)
+    head, queue, _, task, end = lines_of(redis_client)
     told = json.loads(task)
     record = b64decode(told["task"]["record"])
     told["task"]["record"] = b64encode(bytes([version]) + record[1:]).decode()

@@ -33,6 +33,7 @@ BAR = re.compile(r"\x1b\[(\?25[lh]|2K|1A)|\r")
 """Bytes by which a bar of progress hides the cursor, and goes away."""
 READING = {
     "queues": (),
+    "history": ("default",),
     "top": ("--once",),
     "tasks": (),
     "dead": (),

@@ -56,6 +56,7 @@ WAYS = ("store", "url", "token", "stack")
 COMMANDS = (
     "top",
     "queues",
+    "history",
     "tasks",
     "show",
     "why",
@@ -274,6 +275,25 @@ def test_top_looks_at_queues_and_at_what_runs_and_died(place: Place) -> None:
     shown = place.run("top", "--once").stdout
     assert re.search(r"^default .* 1, in 1 min *$", shown, re.MULTILINE)
     assert re.search(r"^running\n.*\ndefault +leased .*\n\ndead\n", shown, re.MULTILINE)
+
+
+def test_history_plots_what_a_queue_did(place: Place) -> None:
+    for state in ("done", "dead"):
+        bring(place.ledger, state, state)
+    seen = place.ask("history", "default", "--span", "1d")
+    assert [seen["total"][name] for name in ("added", "claimed", "done", "dead")] == [2, 2, 1, 1]
+    assert (seen["span"], seen["step"], len(seen["lines"])) == ("1d", "PT1H", 24)
+    shown = place.run("history", "default").stdout
+    assert re.search(r"^added +·{58}[·█]{2} +2 +[12] *$", shown, re.MULTILINE)
+    assert re.search(r"^again +·{60} +0 +0 *$", shown, re.MULTILINE)
+    assert re.search(r"^run p50 +·+[▁█·]+ +\d+ m?s +\d+ m?s *$", shown, re.MULTILINE)
+
+
+def test_history_of_a_span_or_a_queue_that_is_none_is_rejected(place: Place) -> None:
+    bring(place.ledger, "done")
+    wrong = place.run("history", "default", "--span", "2h")
+    assert (wrong.exit_code, "'2h' is no span: give one of 1h, 1d, 7d, 90d" in wrong.stderr) == (2, True)
+    assert "queue" in place.run("history", "defualt").stderr
 
 
 def test_top_stays_until_ctrl_c_or_until_the_store_is_gone(server: RedisServer, tmp_path: Path) -> None:

@@ -204,6 +204,10 @@ def lose_a_payload(client: redis.Redis) -> None:
     client.hdel(KEYS.tasks, field)
 
 
+def cut_the_history(client: redis.Redis) -> None:
+    client.hset(KEYS.history, "hours", b"\x00\x07\x00\x00\x00\x09\x04")
+
+
 def interrupt_a_reshard(client: redis.Redis) -> None:
     client.hset(KEYS.meta, "shards", "1>4#abcdef")
 
@@ -245,6 +249,7 @@ FAULTS: dict[str, tuple[Callable[[redis.Redis], None], str, str]] = {
     "purged": (purge_what_was_put_aside, "entries without a task", "-/aside"),
     "damaged": (damage_a_record, "unreadable task", "later of tenant -"),
     "no payload": (lose_a_payload, "unreadable task", "large of tenant -"),
+    "no history": (cut_the_history, "history", "cannot be read: a line is cut off"),
     "interrupted reshard": (interrupt_a_reshard, "reshard", "from 1 to 4 shards"),
     "another version": (write_as_another_release, "version of records", "of version 99, and this release reads"),
     "not registered": (forget_the_shard, "record of shards", "lacks it"),

@@ -19,11 +19,13 @@ from duecourse.ledger.maintenance import BATCH, Reshard, Scan
 from duecourse.ledger.many_tasks import TaskFilter
 from duecourse.ledger.operation_types import Move
 from duecourse.ledger.operations.ledger import Ledger
+from duecourse.ledger.queue_history import HistorySpan, history_of
 from duecourse.ledger.script_calls import Scripts
 from duecourse.ledger.script_codec import MAX_PIECE_BYTES
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import Ending, NewTask, RetryPolicy, Shard, Status, Task, is_notification
 from tests.support import redis_ledger
+from tests.support.clock import HandClock
 from tests.support.crashes import Crash, CrashingReshard, crashing_reshards
 from tests.support.ledger import LATER_MS, LEASE_MS, ending, new
 from tests.support.matrix import MATRIX, in_turn
@@ -132,6 +134,32 @@ def test_shards_that_never_had_a_task_are_of_the_newest_version_after_it_too(
     Reshard(redis_client, "duecourse", "default", 5, lambda _: None).run(0)
     metas = [keys_of("duecourse", shard).meta for shard in every(5)]
     assert {redis_client.hget(meta, "layout") for meta in metas} == {str(VERSION).encode()}
+
+
+@pytest.mark.parametrize(("was", "to"), [(1, 8), (8, 1), (5, 3)])
+def test_numbers_over_time_add_up_to_what_they_were(
+    redis_client: redis.Redis, clock: HandClock, was: int, to: int
+) -> None:
+    ledger = Ledger(redis_client, sharding=Sharding({"default": was}), travel=clock)
+    for minute in range(20):
+        ledger.add([new(f"{minute}-{n}") for n in range(minute + 2)])
+        for shard in every(was):
+            tasks = ledger.claim(shard, 100, lease_ms=LEASE_MS).tasks
+            ledger.settle(shard, [ending(task, Ending.DONE).with_lateness(task, minute) for task in tasks])
+        clock.advance(60_000)
+    spans: list[HistorySpan] = ["1h", "7d", "90d"]
+    before = [history_of("default", span, ledger.history_of(every(was)), clock.now()) for span in spans]
+    assert before[0].total.done == sum(range(2, 22))
+    for shard in every(max(was, to)):  # its tool runs by the server's clock
+        redis_client.hdel(keys_of("duecourse", shard).meta, "clock")
+    Reshard(redis_client, "duecourse", "default", to, lambda _: None).run(0)
+    ledger = Ledger(redis_client, sharding=Sharding({"default": to}), travel=clock)
+    after = [history_of("default", span, ledger.history_of(every(to)), clock.now()) for span in spans]
+    assert after == before
+    for shard in every(was)[to:]:
+        keys = keys_of("duecourse", shard)
+        assert not redis_client.exists(keys.history)
+        assert not redis_client.hexists(keys.meta, "numbers")
 
 
 def test_a_cluster_is_resharded_from_node_to_node(cluster: ClusterServers) -> None:

@@ -407,7 +407,7 @@ def test_no_more_are_handed_over_than_a_target_may_have_unbegun(ledger: Ledger, 
     assert claim(ledger, most=20).tasks[0].id == "t20"
 
 
-@pytest.mark.parametrize(("most", "rings_at"), [(5, 5), (20, 10), (200, 20)])
+@pytest.mark.parametrize(("most", "rings_at"), [(5, 2), (10, 5), (20, 10), (200, 20)])
 def test_places_that_are_free_again_ring_for_what_waits_once_a_tenth_or_a_whole_event_is(
     ledger: Ledger, clock: HandClock, most: int, rings_at: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""The buckets of the histogram of lateness, as lua/modules/lateness.lua counts them."""
+"""The buckets of the histogram of lateness, as lua/modules/durations.lua counts them."""
 
 from math import frexp
 

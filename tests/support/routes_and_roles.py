@@ -101,6 +101,9 @@ CASES = {
     "PATCH /queues/{queue}": Case(
         Role.OPERATOR, lambda of: RouteRequest(f"/queues/{of.queue}", {"paused": True}), 200, None
     ),
+    "GET /queues/{queue}/history": Case(
+        Role.OPERATOR, lambda of: RouteRequest(f"/queues/{of.queue}/history"), 200, None
+    ),
     "GET /queues/{queue}/dead": Case(Role.CALLER, lambda of: RouteRequest(f"/queues/{of.queue}/dead"), 200, 200),
     "POST /queues/{queue}/dead/replay": Case(
         Role.CALLER, lambda of: RouteRequest(f"/queues/{of.queue}/dead/replay", {}), 200, 200

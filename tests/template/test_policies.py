@@ -110,7 +110,7 @@ ROUTES = {
     "POST /schedules", "POST /schedules/preview", "POST /schedules/purge", "GET /schedules",
     "GET /schedules/{id}", "PATCH /schedules/{id}", "DELETE /schedules/{id}",
     "POST /schedules/{id}/run", "POST /schedules/{id}/backfill",
-    "GET /queues", "GET /queues/{queue}", "PATCH /queues/{queue}",
+    "GET /queues", "GET /queues/{queue}", "PATCH /queues/{queue}", "GET /queues/{queue}/history",
     "POST /queries", "GET /queries/{id}",
     "GET /health", "GET /openapi.json", "GET /docs",
 }  # fmt: skip

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from duecourse.ledger.api_query import Known, QueryState, QueryStatus
     from duecourse.ledger.many_tasks import DeadGroup, Replayed
     from duecourse.ledger.queue import QueueSettings, QueueStatus, Rate, ShardStatus
+    from duecourse.ledger.queue_history import HistoryLine, QueueHistory, QueueNumbers
     from duecourse.ledger.reminder import (
         Channel,
         Made,
@@ -97,6 +98,7 @@ __all__ = [
     "FormerTime",
     "Gap",
     "Happened",
+    "HistoryLine",
     "Kind",
     "Known",
     "Listed",
@@ -116,6 +118,8 @@ __all__ = [
     "PurgedSchedules",
     "QueryState",
     "QueryStatus",
+    "QueueHistory",
+    "QueueNumbers",
     "QueueSettings",
     "QueueStatus",
     "RRule",
@@ -170,6 +174,7 @@ _LATER = {
     "duecourse.ledger.many_tasks": ("DeadGroup", "Replayed"),
     "duecourse.ledger.api_query": ("Known", "QueryState", "QueryStatus"),
     "duecourse.ledger.queue": ("QueueSettings", "QueueStatus", "Rate", "ShardStatus"),
+    "duecourse.ledger.queue_history": ("HistoryLine", "QueueHistory", "QueueNumbers"),
     "duecourse.ledger.reminder": (
         "Channel",
         "Made",

@@ -13,6 +13,7 @@ from duecourse.ledger.keys import FIELDS, keys_of, parse_shards, seals_key, sett
 from duecourse.ledger.maintenance import SUCCESSOR, Scan, ScannedTask
 from duecourse.ledger.operations.namespace_records import CURRENT, FileRecord
 from duecourse.ledger.queue import SETTINGS, QueueSettings
+from duecourse.ledger.queue_history import FIELDS as HISTORY
 from duecourse.ledger.record import UNREADABLE, body_field, unpack, without_lease
 from duecourse.ledger.schedule import TENANT as SCHEDULES
 from duecourse.ledger.script_calls import Scripts
@@ -59,6 +60,8 @@ class Export:
         yield from self._keys()
         yield from self._files()
         for shard, _ in self._shards:
+            yield from self._history(shard)
+        for shard, _ in self._shards:
             yield from self._tasks(shard)
         yield _line("end", {"tasks": self.tasks})
 
@@ -86,6 +89,14 @@ class Export:
             applied = noted.applied == noted.begun
             entries = sorted(noted.entries)
             yield _line("file", {"number": noted.begun, "digest": noted.digest, "applied": applied, "entries": entries})
+
+    def _history(self, shard: Shard) -> Iterator[str]:
+        """The numbers of a shard over time, if it has any."""
+        keys = keys_of(self._namespace, shard)
+        texts, numbers = self._scripts.read(("HMGET", keys.history, *HISTORY), ("HGET", keys.meta, "numbers"))
+        found = dict(zip((*HISTORY, "numbers"), (*texts, numbers), strict=True))
+        if given := {name: _text(text) for name, text in found.items() if text}:
+            yield _line("history", {"queue": shard.queue, "shard": shard.number, **given})
 
     def _tasks(self, shard: Shard) -> Iterator[str]:
         scan = Scan(self._scripts, self._namespace, shard.queue)

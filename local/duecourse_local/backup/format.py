@@ -1,4 +1,4 @@
-"""Lines of an export, each a JSON object with one member: head, queues, seal keys, schedule files, tasks, end."""
+"""Lines of an export, each a JSON object with one member: a head, what a ledger has, tasks, an end."""
 
 import json
 import re
@@ -11,6 +11,7 @@ from duecourse.base.ids import ANY_ID_PATTERN, NAME_PATTERN
 from duecourse.base.times import MAX_INSTANT
 from duecourse.errors import FieldError, InvalidInput, TaskDamaged
 from duecourse.ledger.operations.namespace_records import CURRENT
+from duecourse.ledger.queue_history import FIELDS, unpack_history
 from duecourse.ledger.record import UNREADABLE, unpack, unpack_schedule
 from duecourse.ledger.schedule import TENANT as SCHEDULES
 from duecourse.ledger.sharding import MAX_SHARDS
@@ -93,6 +94,28 @@ class TaskLine(Strict):
             raise ValueError(f"the record cannot be read: {error}") from error
 
 
+class HistoryLine(Strict):
+    """Numbers of a shard over time, as it keeps them (ledger/queue_history.py)."""
+
+    queue: Name
+    shard: Annotated[StrictInt, Field(ge=0, lt=MAX_SHARDS)]
+    minutes: Base64Bytes = b""
+    hours: Base64Bytes = b""
+    days: Base64Bytes = b""
+    numbers: Base64Bytes = b""
+
+    @property
+    def lines(self) -> dict[str, bytes]:
+        """Lines by the fields of the key, as far as there are any."""
+        return {name: text for name in FIELDS if (text := getattr(self, name))}
+
+
+def _is_history(line: HistoryLine) -> HistoryLine:
+    """The line, if it can be read. Raises ValueError."""
+    unpack_history([line.lines.get(name) for name in FIELDS], line.numbers)
+    return line
+
+
 def _is_readable(line: TaskLine) -> TaskLine:
     """The line, if the ledger can show its task. Raises ValueError."""
     task = line.task()
@@ -119,11 +142,12 @@ class Line(Strict):
     queue: QueueLine | None = None
     key: KeyLine | None = None
     file: FileLine | None = None
+    history: Annotated[HistoryLine, AfterValidator(_is_history)] | None = None
     task: Annotated[TaskLine, AfterValidator(_is_readable)] | None = None
     end: End | None = None
 
 
-Given = Head | QueueLine | KeyLine | FileLine | TaskLine | End
+Given = Head | QueueLine | KeyLine | FileLine | HistoryLine | TaskLine | End
 
 
 def parse(number: int, text: str) -> Given:

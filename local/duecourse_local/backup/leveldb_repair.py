@@ -14,6 +14,8 @@ from duecourse.ledger.embedded.leveldb import LAYOUT, LAYOUT_KEY, LOCK, LevelDis
 from duecourse.ledger.keys import Keys, keys_of, parse_shards, shard_of_tasks_key, shards_key
 from duecourse.ledger.layout import VERSION
 from duecourse.ledger.maintenance import APART, SUCCESSOR, Mend
+from duecourse.ledger.queue_history import FIELDS as HISTORY
+from duecourse.ledger.queue_history import unpack_history
 from duecourse.ledger.record import UNREADABLE, body_field, unpack
 from duecourse.ledger.task import Shard, Status
 from duecourse.settings import Settings
@@ -118,7 +120,10 @@ def _recount(client: EmbeddedRedis, keys: Keys) -> None:
     The version of its records is written again: no script runs in a shard that has lost it.
     """
     found = client.execute_command("HGETALL", keys.tasks)
-    names = {name.decode(errors="replace"): data for name, data in found.items()}
+    for name in [name for name in found if not name.isascii()]:  # no id has such a letter: the name is damaged
+        client.execute_command("HDEL", keys.tasks, name)
+        del found[name]
+    names = {name.decode(): data for name, data in found.items()}
     records = {name: data for name, data in names.items() if APART not in name}
     needed = {body_field(name.removesuffix(SUCCESSOR), data) for name, data in records.items()}
     bodies = {name for name in names if APART in name}
@@ -127,6 +132,18 @@ def _recount(client: EmbeddedRedis, keys: Keys) -> None:
     counts = {"bodies": len(bodies & needed), "successors": sum(name.endswith(SUCCESSOR) for name in records)}
     for field, count in (counts | {"layout": VERSION}).items():
         client.execute_command("HSET", keys.meta, field, count)
+    _check_history(client, keys)
+
+
+def _check_history(client: EmbeddedRedis, keys: Keys) -> None:
+    """Forget numbers over time that cannot be read."""
+    texts = client.execute_command("HMGET", keys.history, *HISTORY)
+    numbers = client.execute_command("HGET", keys.meta, "numbers")
+    try:
+        unpack_history(texts, numbers)
+    except ValueError:
+        client.execute_command("DEL", keys.history)
+        client.execute_command("HDEL", keys.meta, "numbers")
 
 
 def _unlist(client: EmbeddedRedis, shard: Shard, names: set[str]) -> None:

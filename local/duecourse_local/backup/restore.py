@@ -22,7 +22,7 @@ from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import Shard
 from duecourse.settings import Settings
 
-from .format import MAX_LINE, End, FileLine, Given, Head, KeyLine, QueueLine, TaskLine, parse, wrong
+from .format import MAX_LINE, End, FileLine, Given, Head, HistoryLine, KeyLine, QueueLine, TaskLine, parse, wrong
 from .former_reminders import Contents, is_content
 
 MOST_PROBLEMS = 20
@@ -125,6 +125,8 @@ class Restore:
                     self._keep(line)
                 case FileLine():
                     self._note(line)
+                case HistoryLine():
+                    self._remember(line)
                 case TaskLine() if not is_content(line):
                     yield from self._with_content(line)
 
@@ -177,6 +179,18 @@ class Restore:
         record.begin(file.number, file.digest, [Entry(*one) for one in file.entries])
         if file.applied:
             record.finish(file.number)
+
+    def _remember(self, line: HistoryLine) -> None:
+        """Store numbers over time where the shard has none yet; of a shard that the queue does not have, leave out."""
+        shard = Shard(line.queue, line.shard)
+        if shard not in self._runner.sharding.every(line.queue):
+            return
+        self._runner.registry.keep(shard)
+        keys, scripts = self._runner.keys(shard), self._runner.scripts
+        for field, text in line.lines.items():
+            scripts.command("HSETNX", keys.history, field, text)
+        if line.numbers:
+            scripts.command("HSETNX", keys.meta, "numbers", line.numbers)
 
     def _add(self, lines: Sequence[TaskLine]) -> int:
         """Number of the tasks that were added."""

@@ -21,6 +21,7 @@ from .credentials import credentials, keyring, signing, token
 from .dead import dead, replay
 from .demo import demo
 from .doctor import doctor
+from .history import history
 from .maintenance import acl, mend, reshard, rotate
 from .page import page
 from .project import init, new
@@ -43,7 +44,7 @@ PANELS = {
         up, advance, invoke, events, sent, token, credentials, keyring, signing, demo, rabbitmq,
     ),
     "Tasks and queues, here or deployed": (
-        page, queues, top, tasks, show, why, dead, add, move, cancel, replay, purge, pause, resume, limits,
+        page, queues, history, top, tasks, show, why, dead, add, move, cancel, replay, purge, pause, resume, limits,
     ),
     "A worker of your own": (worker,),
     "A ledger in Redis": (doctor, export, reshard, mend, rotate, acl),

@@ -11,6 +11,8 @@ from duecourse.ledger import keys as settings
 from duecourse.ledger.keys import Keys, bell_time, keys_of
 from duecourse.ledger.layout import VERSION, way_out
 from duecourse.ledger.maintenance import SUCCESSOR, Scan, ScannedTask
+from duecourse.ledger.queue_history import FIELDS as HISTORY
+from duecourse.ledger.queue_history import unpack_history
 from duecourse.ledger.record import UNREADABLE, unpack
 from duecourse.ledger.schedule import NEVER
 from duecourse.ledger.schedule import TENANT as SCHEDULES
@@ -162,7 +164,7 @@ class ShardExam:
         if other := [*self._version(meta)]:
             yield self._placed(other)  # no script runs there, and no record can be read
             return
-        yield self._placed(self._reshard(meta), self._settings(), self._work(meta))
+        yield self._placed(self._reshard(meta), self._settings(), self._work(meta), self._history())
         scan = Scan(self._scripts, self._namespace, self._shard.queue)
         absent: list[str] = []
         for sids in self._indexes.absent(scan, self._shard):
@@ -203,6 +205,18 @@ class ShardExam:
                 else f"set them again: duecourse limits {self._shard.queue}"
             )
             yield Finding(Level.WARNING, "settings", text, fix)
+
+    def _history(self) -> Iterator[Finding]:
+        """Finding on numbers over time that cannot be read."""
+        texts, numbers = self._scripts.read(
+            ("HMGET", self._keys.history, *HISTORY), ("HGET", self._keys.meta, "numbers")
+        )
+        try:
+            unpack_history(texts, numbers)
+        except ValueError as error:
+            text = f"the numbers over time cannot be read: {error}"
+            fix = f"delete them: DEL {self._keys.history} and HDEL {self._keys.meta} numbers; tasks are not touched"
+            yield Finding(Level.WARNING, "history", text, fix)
 
     def _version(self, meta: dict[str, str]) -> Iterator[Finding]:
         version = meta.get("layout", "none" if "fence" in meta else str(VERSION))

@@ -269,6 +269,7 @@ class AsyncClient(OnThreads[Client]):
     why = on_thread(Client.why)
     list = on_thread(Client.list)
     list_queues = on_thread(Client.list_queues)
+    queue_history = on_thread(Client.queue_history)
     get_queue = on_thread(Client.get_queue)
     set_queue = on_thread(Client.set_queue)
     query = on_thread(Client.query)

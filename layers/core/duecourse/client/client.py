@@ -32,6 +32,7 @@ from duecourse.ledger.api_query import QueryStatus
 from duecourse.ledger.many_tasks import DEFAULT_BULK, Bulk, DeadGroup, Deaths, Replayed, TaskFilter, group_deaths
 from duecourse.ledger.operation_types import Move
 from duecourse.ledger.queue import QueueStatus
+from duecourse.ledger.queue_history import HistorySpan, QueueHistory
 from duecourse.ledger.reminder import Made, Moved, ReminderStatus, Shown
 from duecourse.ledger.schedule import ScheduleStatus, Upcoming
 from duecourse.ledger.task import DEFAULT_QUEUE, DEFAULT_TENANT, AddResult, Item, NewTask, Span, Status, Task
@@ -39,7 +40,7 @@ from duecourse.ledger.timeline import Why
 from duecourse.queries.http import AskQuery, QueryKey
 from duecourse.queries.verbs import Queries
 from duecourse.queues import http as queues_http
-from duecourse.queues.http import ListDead, QueueKey, ReplayDead, SetQueue
+from duecourse.queues.http import DEFAULT_SPAN, ListDead, QueueHistoryKey, QueueKey, ReplayDead, SetQueue
 from duecourse.queues.verbs import Queues
 from duecourse.reminders.http import (
     AddReminder,
@@ -566,6 +567,11 @@ class Client:
     def get_queue(self, queue: str) -> QueueStatus:
         """Return one queue, with its settings and numbers of tasks."""
         return self._app_handle.queues.get(read(QueueKey, {"queue": queue}).queue)
+
+    def queue_history(self, queue: str, *, span: HistorySpan = DEFAULT_SPAN) -> QueueHistory:
+        """Return the numbers of a queue over an hour, a day, 7 or 90 days up to now, of all tenants."""
+        asked = read(QueueHistoryKey, {"queue": queue, "span": span})
+        return self._app_handle.queues.history(asked.queue, asked.span)
 
     def set_queue(self, queue: str, **fields: Unpack[QueueFields]) -> QueueStatus:
         """Change the given settings of a queue; with `create` the queue need not exist yet. Raises QueueNotFound."""

@@ -40,6 +40,7 @@ class Keys(NamedTuple):
     log: str
     late: str
     waiting: str
+    history: str
 
     head: str
     prefix: str

@@ -24,6 +24,7 @@ from duecourse.ledger.keys import (
 from duecourse.ledger.layout import VERSION
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.queue import QueueSettings, check_split
+from duecourse.ledger.queue_history import FIELDS as HISTORY
 from duecourse.ledger.record import UNREADABLE, body_field, unpack
 from duecourse.ledger.script_calls import RESHARDED, Scripts
 from duecourse.ledger.script_codec import MAX_PIECE_BYTES, Argument, tenants_of
@@ -166,6 +167,8 @@ class Reshard:
         total = self._check()
         self.report(f"moved {sum(map(self._empty, self._shards))} of {total} tasks; the others stay in their shard")
         for shard in reversed(self._shards):  # the first tells that this is under way: it comes last
+            if shard.number >= self.to:
+                self._move_history(shard)
             self._reopen(shard, self.to, self._closed)
         self._register_all()
         return total
@@ -302,6 +305,17 @@ class Reshard:
             moving = [part for i in chosen for part in (items[i].sid, whens[i], items[i].data, items[i].body)]
             self._run("take_in", home, tenants_of(items[i].task for i in chosen), (0, *moving))
         self._run("drop", shard, tenants_of(item.task for item in items), [item.sid for item in items])
+
+    def _move_history(self, shard: Shard) -> None:
+        """Give the numbers over time of a shard that goes to one that stays.
+
+        If the change is killed after it, before the shard is opened, the next run adds them once more.
+        """
+        keys = keys_of(self.namespace, shard)
+        texts, numbers = self._scripts.read(("HMGET", keys.history, *HISTORY), ("HGET", keys.meta, "numbers"))
+        home, found = Shard(shard.queue, shard.number % self.to), [text or b"" for text in (*texts, numbers)]
+        if any(found):
+            self._run("take_in_history", home, (), found)
 
     def _home(self, item: ScannedTask, sharding: Sharding | None = None) -> Shard:
         return (sharding or self._future).of(self.queue, item.task.id, item.task.group)

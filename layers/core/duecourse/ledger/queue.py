@@ -1,7 +1,7 @@
 """Queue: its settings, the part of its limits that each shard gets, its numbers, quotas and lateness."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
@@ -322,12 +322,14 @@ def merge_histograms(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
     return total
 
 
-def quantile(histogram: Mapping[int, int], share: float) -> int | None:
-    """The lateness that `share` of all did not exceed, rounded up to its bucket's end; None where there is none."""
+def quantile(
+    histogram: Mapping[int, int], share: float, upper_bound: Callable[[int], int] = bucket_upper_bound
+) -> int | None:
+    """The duration that `share` of all did not exceed, rounded up to its bucket's end; None where there is none."""
     rank = share * sum(histogram.values())
     reached = 0
     for bucket, count in sorted(histogram.items()):
         reached += count
         if reached >= rank:
-            return bucket_upper_bound(bucket)
+            return upper_bound(bucket)
     return None

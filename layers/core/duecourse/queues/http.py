@@ -49,6 +49,15 @@ from duecourse.ledger.many_tasks import (
     TaskFilter,
 )
 from duecourse.ledger.queue import LIMITS, MAX_LIMIT, QueueChanges, QueueSettings, QueueStatus
+from duecourse.ledger.queue_history import (
+    COUNTS,
+    HISTOGRAMS,
+    Histogram,
+    HistorySpan,
+    QueueHistory,
+    QueueNumbers,
+    duration_quantile,
+)
 from duecourse.ledger.task import Status
 from duecourse.tasks.http import CURSOR, ERROR, MAX_CURSOR, Cursor, start_of
 
@@ -483,6 +492,90 @@ class ReplayedAnswer(TypedDict):
     more: Annotated[bool, about("True if more dead tasks may remain.", False)]
     tasks: Annotated[list[ReplayedTask], about("Tasks, in the order in which they died.")]
     next_cursor: NextOfDead
+
+
+# `GET /queues/{queue}/history`: numbers over time.
+
+DEFAULT_SPAN: HistorySpan = "1h"
+
+
+class QueueHistoryKey(QueueKey):
+    """Fields of GET /queues/{queue}/history, from Python."""
+
+    span: HistorySpan = DEFAULT_SPAN
+
+
+class DurationsView(TypedDict):
+    """Durations, rounded up to less than twice as much; null without any."""
+
+    p50: Annotated[str | None, about("Duration that half of them did not exceed.", "PT0.003S")]
+    p99: Annotated[str | None, about("Duration that 99 of 100 did not exceed.", "PT0.015S")]
+    counts: Annotated[
+        list[int],
+        about(
+            "Histogram by powers of two, which adds up over lines and queues. Element n counts durations of less than"
+            " 2^n ms, and of at least half of that; the last of 32 elements counts longer ones too.",
+            [0, 0, 12, 3],
+        ),
+    ]
+
+
+class NumbersView(TypedDict):
+    """Numbers of a queue in a span of time."""
+
+    added: Annotated[int, about("Number of tasks that were added, replacements and notifications too.", 15)]
+    claimed: Annotated[int, about("Number of claims, deliveries to functions and brokers too.", 15)]
+    done: Annotated[int, about("Number of tasks that became done.", 12)]
+    again: Annotated[int, about("Number of runs that asked to come again.", 3)]
+    retried: Annotated[int, about("Number of runs that failed, or whose lease lapsed, and that are retried.", 0)]
+    dead: Annotated[int, about("Number of tasks that died.", 0)]
+    lateness: Annotated[DurationsView, about("Lateness of runs, from the due time to the first line of the handler.")]
+    run_time: Annotated[DurationsView, about("Run time, from the first line of the handler to the settle.")]
+    wait: Annotated[DurationsView, about("Wait of claimed tasks, from the claim to the first line of the handler.")]
+
+
+class HistoryLineView(NumbersView):
+    """Numbers of one minute, hour or day."""
+
+    at: Annotated[ShownInstant, about("Beginning of the line, in UTC.")]
+
+
+class HistoryAnswer(TypedDict):
+    """Numbers of a queue over time, over all shards and tenants.
+
+    Sums are exact. In a shard that needs more than 4 KB, old lines are averages over some neighbours.
+    """
+
+    queue: Annotated[str, about("Name of the queue.", "default")]
+    span: Annotated[HistorySpan, about("Span of the lines.", "1h")]
+    step: Annotated[str, about("Length of a line: a minute, an hour or a day.", "PT1M")]
+    lines: Annotated[list[HistoryLineView], about("Lines, the oldest first; the last one is not over yet.")]
+    total: Annotated[NumbersView, about("Sums of all lines.")]
+
+
+def show_history(seen: QueueHistory) -> HistoryAnswer:
+    """History of a queue in the words of the HTTP API."""
+    return {
+        "queue": seen.queue,
+        "span": seen.span,
+        "step": format_duration(seen.unit_ms),
+        "lines": [{"at": format_instant(line.at), **_show_numbers(line.numbers)} for line in seen.lines],
+        "total": _show_numbers(seen.total),
+    }
+
+
+def _show_numbers(numbers: QueueNumbers) -> NumbersView:
+    counts = {name: getattr(numbers, name) for name in COUNTS}
+    durations = {name: _show_durations(getattr(numbers, name)) for name in HISTOGRAMS}
+    return cast(NumbersView, counts | durations)
+
+
+def _show_durations(histogram: Histogram) -> DurationsView:
+    return {
+        "p50": _duration(duration_quantile(histogram, 0.5)),
+        "p99": _duration(duration_quantile(histogram, 0.99)),
+        "counts": [histogram.get(bucket, 0) for bucket in range(max(histogram, default=-1) + 1)],
+    }
 
 
 def show_queue(seen: QueueStatus) -> QueueView:

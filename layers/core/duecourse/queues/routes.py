@@ -11,6 +11,7 @@ from duecourse.api.request import app, current_request, request_source, tenant
 from duecourse.api.router import QueueInPath, needs, rejects
 from duecourse.errors import ChangedSince, QueueNotFound, QuotaExceeded
 from duecourse.ledger.many_tasks import DEFAULT_BULK, Bulk, BulkResult, Deaths, group_deaths
+from duecourse.ledger.queue_history import HistorySpan
 from duecourse.ledger.task import Status
 from duecourse.queues import http
 from duecourse.tasks import http as tasks_http
@@ -47,6 +48,20 @@ def get_queue(queue: QueueInPath) -> http.QueueAnswer:
     request = current_request()
     owners = request.principal is not None and request.visible_tenant is None
     return {"queue": http.show_queue(app().queues.get(queue, request.visible_tenant, owners=owners))}
+
+
+@router.get("/queues/<queue>/history")
+@needs(Role.OPERATOR)
+@rejects(QueueNotFound)
+def queue_history(
+    queue: QueueInPath,
+    span: Annotated[
+        HistorySpan,
+        Query(description="Span up to now: 60 minutes, 24 hours, 168 hours or 90 days, a line each. Default: 1h."),
+    ] = http.DEFAULT_SPAN,
+) -> http.HistoryAnswer:
+    """Show what a queue did over time: tasks added, claimed, done, again, retried and dead, and how long they took."""
+    return http.show_history(app().queues.history(queue, span))
 
 
 @router.patch("/queues/<queue>")

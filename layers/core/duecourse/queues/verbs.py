@@ -18,6 +18,7 @@ from duecourse.ledger.queue import (
     merge_histograms,
     quantile,
 )
+from duecourse.ledger.queue_history import HistorySpan, QueueHistory, history_of
 from duecourse.ledger.task import Shard
 
 if TYPE_CHECKING:
@@ -73,6 +74,13 @@ class Queues:
         [settings], late = self._ledger.settings_of([queue]), self._lateness(shards, tenant)
         seen = _view(queue, settings, shards, stats, late)
         return replace(seen, dead_by_tenant=self._ledger.dead_by_tenant(shards)) if owners else seen
+
+    def history(self, queue: str, span: HistorySpan) -> QueueHistory:
+        """Numbers of a queue over a span up to now. Raises QueueNotFound and StoreUnavailable."""
+        shards = [shard for shard in self._ledger.shards() if shard.queue == queue]
+        if not shards:
+            raise QueueNotFound(queue, self._near(queue, None))
+        return history_of(queue, span, self._ledger.history_of(shards), self._ledger.now())
 
     def configure(
         self, queue: str, changes: QueueChanges, *, create: bool = False, keyed: KeyedTry | None = None

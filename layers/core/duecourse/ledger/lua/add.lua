@@ -138,6 +138,13 @@ if shard.occurred then
   announce.ends()
 end
 
+local minute = pack('>I4', math.floor(shard.NOW / numbers.MINUTE))
+if sub(shard.NUMBERS, 1, 4) ~= minute then
+  require 'lines'
+  lines.close(minute)
+end
+numbers.write()
+
 -- What is only added, and later than a bell that hangs at the earliest instant, cannot change it.
 local bell_at = bell.hung()
 local function bell_stays()

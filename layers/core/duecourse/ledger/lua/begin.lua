@@ -14,7 +14,7 @@ local FIRST = shard.FIRST + 2 -- before the stored ids
 local lease_ms, each, HEADS = tonumber(ARGV[shard.FIRST]), tonumber(ARGV[shard.FIRST + 1]), ARGV[shard.FIRST + 2]
 local count, ends_at = #HEADS / SIZE, shard.NOW + lease_ms
 local ENDS_AT = values.text_of(ends_at)
-local answers, late, leased = {}, {}, {}
+local answers, late, leased, waited = {}, {}, {}, {}
 local beginning = {} -- those that begin
 local works = {} -- kind of what begins -> its target
 call('ZREM', shard.LEASED, '')
@@ -65,6 +65,8 @@ local function begin(i, sid, data, token, nonce, due)
   local target = sub(data, -fields.BEGUN_SIZE - 1 - size, -fields.BEGUN_SIZE - 2)
   local ms = math.max(shard.NOW - due, 0)
   places.free_place(sid, target)
+  local _, power = math.frexp(math.max(shard.NOW - unpack_struct('>I6', data, #data + fields.TOKEN_TO + 2), 0))
+  waited[power] = (waited[power] or 0) + 1
   works[sub(data, from, from + kind - 1)] = target
   late[ms] = (late[ms] or 0) + 1
   beginning[#beginning + 1] = {
@@ -125,7 +127,14 @@ if #beginning > 0 then
   values.in_pieces('HSET', shard.TASKS, written)
 end
 values.add_members(shard.LEASED, leased)
-lateness.count(late)
+durations.count_late(late)
+durations.add(numbers.WAIT, waited)
+local minute = pack('>I4', math.floor(shard.NOW / numbers.MINUTE))
+if sub(shard.NUMBERS, 1, 4) ~= minute then
+  require 'lines'
+  lines.close(minute)
+end
+numbers.write()
 for kind, target in pairs(works) do
   busy.begins(target, kind, ends_at, each)
 end

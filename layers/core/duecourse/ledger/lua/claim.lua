@@ -16,12 +16,17 @@
 --
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
-local lease_ms = limits.LEASE or tonumber(ARGV[shard.FIRST + 1])
+local lease_ms = shard.LEASE or tonumber(ARGV[shard.FIRST + 1])
 local NONCES, LEASE_END = ARGV[shard.FIRST + 4], layout.lease_end('', shard.NOW, ARGV[shard.FIRST + 5])
 local AT_ONCE = ARGV[shard.FIRST + 6] + 0
 local MOST_EXPIRED = 300 -- due tasks that one claim does not lease: an end costs more than a lease
 local want, taken, useless = {}, 0, 0
 call('ZREM', shard.LEASED, '') -- its first write in any case
+local minute = pack('>I4', math.floor(shard.NOW / numbers.MINUTE))
+if sub(shard.NUMBERS, 1, 4) ~= minute then
+  require 'lines'
+  lines.close(minute)
+end
 local lapsed, reclaimed, died, runs, at_target = leases.lapsed(limits.RECLAIM), 0, 0, 0, 0
 if lapsed[1] then
   require 'lapses'
@@ -57,6 +62,7 @@ while taken < limit and useless < MOST_EXPIRED and take_turns() do end
 local handed, payloads = choice.write_leases(values.text_of(shard.NOW + lease_ms))
 deliveries.count()
 deliveries.stop_waking()
+numbers.write()
 
 if shard.ended or shard.occurred then
   require 'announce'
@@ -79,7 +85,7 @@ if rounds.schedules_due then
 end
 local fitting = deliveries.fitting() or (reclaimed > 0 and {} or nil) -- what is nil ends an answer
 return {
-  shard.NOW, at, died, left, want, handed, lease_ms, limits.PRIORITY, waits_for_leases and 1 or 0, front, waits,
+  shard.NOW, at, died, left, want, handed, lease_ms, shard.PRIORITY, waits_for_leases and 1 or 0, front, waits,
   payloads, schedules, fitting, reclaimed > 0 and reclaimed or nil, runs > 0 and runs or nil,
   at_target > 0 and at_target or nil,
 }

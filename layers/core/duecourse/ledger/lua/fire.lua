@@ -321,4 +321,10 @@ if shard.ended then
   require 'waiters'
   waiters.publish(shard.ended)
 end
+local minute = pack('>I4', math.floor(shard.NOW / numbers.MINUTE))
+if sub(shard.NUMBERS, 1, 4) ~= minute then
+  require 'lines'
+  lines.close(minute)
+end
+numbers.write()
 return { shard.NOW, bell.hang(made_due), replies, wait or 0 }

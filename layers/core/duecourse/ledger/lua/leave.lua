@@ -25,7 +25,7 @@ if found[1] ~= '0' or call('ZCARD', shard.WAITING) > 0 then
   call('HSET', shard.META, 'leave', found[1])
   return { shard.NOW, bell.hang(false), 0 }
 end
-call('DEL', shard.LOG, shard.LATE)
+call('DEL', shard.LOG, shard.LATE, shard.HISTORY)
 call('HDEL', shard.META, 'idle', 'leave')
 call('HSET', shard.META, 'leaving', 1)
 return { shard.NOW, bell.hang(false), 1 }

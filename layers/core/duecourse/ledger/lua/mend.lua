@@ -13,7 +13,7 @@
 -- now, so that a worker who is still there can settle. Counted anew are the leases of each tenant, and by sweeps its
 -- pending bytes.
 
-local lease_ms = limits.LEASE or tonumber(ARGV[shard.FIRST])
+local lease_ms = shard.LEASE or tonumber(ARGV[shard.FIRST])
 local back = 0
 
 local function count_running()

@@ -10,7 +10,7 @@
 local MOST = 2000 -- leases that one step looks at
 local SLACK = 1000 -- ms by which the caller's clock and the server's may differ over that time
 local nonces, age = ARGV[shard.FIRST], tonumber(ARGV[shard.FIRST + 1]) + SLACK
-local lease_ms = limits.LEASE or tonumber(ARGV[shard.FIRST + 2])
+local lease_ms = shard.LEASE or tonumber(ARGV[shard.FIRST + 2])
 local wanted, handed, payloads, leased = {}, {}, {}, {}
 call('ZREM', shard.LEASED, '')
 for at = 1, #nonces, 8 do
@@ -58,5 +58,5 @@ for at = shard.FIRST + 3, #ARGV do
 end
 values.in_pieces('ZADD', shard.LEASED, leased)
 return {
-  shard.NOW, bell.hang(false), 0, 1, {}, handed, lease_ms, limits.PRIORITY, 0, {}, 0, payloads, false,
+  shard.NOW, bell.hang(false), 0, 1, {}, handed, lease_ms, shard.PRIORITY, 0, {}, 0, payloads, false,
 }

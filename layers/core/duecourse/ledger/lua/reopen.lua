@@ -14,8 +14,8 @@ shard.COUNT = ARGV[shard.FIRST]
 call('HSET', shard.META, 'shards', shard.COUNT, 'fence', fence)
 settings.set(shard.FIRST + 3)
 if tonumber(match(KEYS[1], '/(%d+)}:tasks$')) >= tonumber(shard.COUNT) then
-  call('DEL', shard.LOG, shard.LATE) -- meta alone stays, to refuse those who still count on this shard
-  call('HDEL', shard.META, 'logged') -- or it would count for ever, once there is a shard of this number again
+  call('DEL', shard.LOG, shard.LATE, shard.HISTORY) -- meta alone stays, to refuse those who still count on this shard
+  call('HDEL', shard.META, 'logged', 'numbers') -- or it would count for ever, once there is a shard of this number again
   shard.LOGGED = 0
 elseif shard.RATE and claimed_at > shard.NOW - shard.PER then
   call('DEL', shard.LOG)

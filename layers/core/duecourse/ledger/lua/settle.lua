@@ -22,6 +22,7 @@ local REPLIES = {
   [fields.RAN_UNDELIVERED] = 5,
 }
 local STALE, DONE_, DEAD_ = 0, 1, 4
+local RUNS = { [fields.RAN_DONE] = true, [AGAIN_] = true, [RETRY_] = true, [DROP_] = true } -- what ends a run
 local DIED_OF_IT = 32 -- makes an ending's letter in `last` a small one
 
 local replies, ended, to_notify, grown = {}, {}, {}, {}
@@ -122,6 +123,7 @@ local function may_end(r, token, ending)
   return leases.is_leased(r, token) and (ending ~= fields.RAN_UNDELIVERED or r.target)
 end
 
+-- Ends a lease. Answers the reply, and when its handler began, if a run has ended by it now.
 local function settle(sid, r, token, ending, due, text, late, after)
   if not may_end(r, token, ending) then
     return settled_before(r, token, ending)
@@ -132,6 +134,7 @@ local function settle(sid, r, token, ending, due, text, late, after)
   if late ~= UNCOUNTED then
     r.claimed, begun[late] = r.claimed + after, (begun[late] or 0) + 1
   end
+  local began_at = RUNS[ending] and not r.target and r.claimed or nil
   local state, detail, result = details(text)
   local reply = ENDINGS[ending](r, due, state, detail, result)
   if reply == DONE_ and r.flags % tenant_bytes.TWICE > 0 then
@@ -144,20 +147,20 @@ local function settle(sid, r, token, ending, due, text, late, after)
       to_notify[#to_notify + 1] = one
     end
   end
-  return reply
+  return reply, began_at
 end
 
 -- The record with its end behind it, where a lease stands there and nobody is notified of it. Most ends are such, and a
--- table of the fields costs as much again. Answers the size of its result too. Nil for any other, and where a successor
--- waits or a schedule is to note it; one that broke while it was leased is not seen, as in a claim.
+-- table of the fields costs as much again. Answers when the handler began and the size of its result too. Nil for any
+-- other, and where a successor waits or a schedule is to note it; one that broke while it was leased is not seen, as in
+-- a claim.
 local ENDED_NOW = pack('>I6', shard.NOW) .. 'D'
 local NO_RESULT = '\0\0\0\0' .. ENDED_NOW
 
--- The record of a lease whose handler began so long after its claim.
+-- The record of a lease whose handler began at an instant after its claim.
 local CLAIMED_FROM, TRIGGER_FROM = fields.TOKEN_TO + 1, -2
-local function begun_after(data, ms)
-  local claimed = unpack_struct('>I6', data, #data + CLAIMED_FROM + 1)
-  return sub(data, 1, CLAIMED_FROM - 1) .. pack('>I6', claimed + ms) .. sub(data, TRIGGER_FROM)
+local function begun_at(data, instant)
+  return sub(data, 1, CLAIMED_FROM - 1) .. pack('>I6', instant) .. sub(data, TRIGGER_FROM)
 end
 
 local function done_at_once(data, token, text, after)
@@ -169,18 +172,22 @@ local function done_at_once(data, token, text, after)
     or (flags >= fields.OCCURRENCE and flags % (2 * fields.OCCURRENCE) >= fields.OCCURRENCE)
     or sub(data, fields.NOTIFY_FROM, fields.NOTIFY_TO) ~= '\0\0' then
     return nil
-  elseif after > 0 then
-    data = begun_after(data, after)
+  end
+  local claimed = unpack_struct('>I6', data, #data + CLAIMED_FROM + 1) + after
+  if after > 0 then
+    data = begun_at(data, claimed)
   end
   if text == '' then
-    return data .. NO_RESULT, 0
+    return data .. NO_RESULT, claimed, 0
   end
   local _, _, result = details(text)
-  return data .. result .. pack('>I4', #result) .. ENDED_NOW, #result
+  return data .. result .. pack('>I4', #result) .. ENDED_NOW, claimed, #result
 end
 
 local found, base, read_to = nil, 0, 0
 local opened, changed, gone, n, at, detailed = {}, {}, {}, 0, 1, shard.FIRST + count
+local again, retried, run_times, waits, now = 0, 0, {}, {}, shard.NOW -- how many runs, in all and by bucket
+local last_began_at, run_bucket, last_after, wait_bucket
 for i = 1, count do
   if i > read_to then
     if shard.weight >= record.BYTES then
@@ -197,9 +204,10 @@ for i = 1, count do
     text = ARGV[detailed]
   end
   local data = changed[sid] or found[i - base] -- one may be there twice
-  local done, size
+  local done, began_at, size
+  local begins = late ~= UNCOUNTED
   if ending == fields.RAN_DONE and data and not opened[sid] then
-    done, size = done_at_once(data, token, text, after)
+    done, began_at, size = done_at_once(data, token, text, after)
   end
   if done then
     local tenant = tenants.tenant_of(sid)
@@ -208,7 +216,7 @@ for i = 1, count do
     finished[n - 1], finished[n] = shard.NOW_TEXT, sid
     written[n - 1], written[n] = sid, done
     running[tenant] = (running[tenant] or 0) - 1
-    if late ~= UNCOUNTED then
+    if begins then
       begun[late] = (begun[late] or 0) + 1
     end
     if size > 0 and byte(data, 2) % tenant_bytes.TWICE > 0 then
@@ -217,9 +225,29 @@ for i = 1, count do
   else
     local r = opened[sid] or record.open(data)
     opened[sid] = r
-    replies[i] = r and settle(sid, r, token, ending, delayed == 1 and shard.NOW + due or due, text, late, after) or STALE
+    replies[i], began_at = STALE, nil
+    if r then
+      due = delayed == 1 and shard.NOW + due or due
+      replies[i], began_at = settle(sid, r, token, ending, due, text, late, after)
+    end
     if replies[i] == STALE then
       leases.miss(token)
+    elseif began_at then
+      again, retried = again + (replies[i] == 2 and 1 or 0), retried + (replies[i] == 3 and 1 or 0)
+    end
+  end
+  if began_at then
+    if began_at ~= last_began_at then -- most often it is the same
+      local _, power = math.frexp(began_at < now and now - began_at or 0)
+      last_began_at, run_bucket = began_at, power
+    end
+    run_times[run_bucket] = (run_times[run_bucket] or 0) + 1
+    if begins then
+      if after ~= last_after then
+        local _, power = math.frexp(after)
+        last_after, wait_bucket = after, power
+      end
+      waits[wait_bucket] = (waits[wait_bucket] or 0) + 1
     end
   end
 end
@@ -229,6 +257,11 @@ for _, pair in ipairs(ended) do
 end
 if #gone > 0 then
   call('ZREM', shard.LEASED, unpack(gone))
+  local minute = pack('>I4', math.floor(shard.NOW / numbers.MINUTE))
+  if sub(shard.NUMBERS, 1, 4) ~= minute then
+    require 'lines'
+    lines.close(minute)
+  end
   for tenant, size in pairs(grown) do
     tenant_bytes.grow(tenant, size)
   end
@@ -237,15 +270,30 @@ if #gone > 0 then
     place(sid, record.has_successor(r) and history.succeed(sid, r) or r)
   end
   values.in_pieces('HSET', shard.TASKS, written)
+  if #finished > 0 then
+    shard.entries = shard.entries .. pack(numbers.ENTRY, numbers.DONE, #finished / 2)
+  end
+  if again > 0 then
+    shard.entries = shard.entries .. pack(numbers.ENTRY, numbers.AGAIN, again)
+  end
+  if retried > 0 then
+    shard.entries = shard.entries .. pack(numbers.ENTRY, numbers.RETRIED, retried)
+  end
+  if #died > 0 then
+    shard.entries = shard.entries .. pack(numbers.ENTRY, numbers.DEAD, #died / 2)
+  end
+  durations.count_late(begun)
+  durations.add(numbers.RUN, run_times)
+  durations.add(numbers.WAIT, waits)
   leases.count_running(running, 0)
   values.in_pieces('ZADD', shard.DONE, finished)
   values.in_pieces('ZADD', shard.DEAD, died)
-  lateness.count(begun)
   for tenant, members in pairs(scheduled) do
     values.in_pieces('ZADD', shard.DUE[tenant], members)
     tenants.rehead(tenant)
   end
   notifications.add(to_notify)
+  numbers.write()
   if shard.AWAITED or shard.occurred then
     require 'announce'
     announce.ends(finished, died)

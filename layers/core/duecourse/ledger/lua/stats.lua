@@ -9,7 +9,7 @@
 
 local TASKS, HEADS, RING, LEASED, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local DEAD, META, BELL, PARKED = KEYS[6], KEYS[8], KEYS[9], KEYS[10]
-local WAITING, SCHEDULES = KEYS[13], KEYS[14]
+local WAITING, SCHEDULES = KEYS[13], KEYS[15]
 local MOST_TARGETS = 64
 local MOST_LOOKS, MOST_BYTES = 200, 2000000 -- at what waits
 local bytes = 0 -- of the records that were read

@@ -87,6 +87,12 @@ end
 if shard.AWAITED and tonumber(shard.AWAITED) <= shard.NOW then
   call('HDEL', shard.META, 'awaited')
 end
+local minute = pack('>I4', math.floor(shard.NOW / numbers.MINUTE))
+if sub(shard.NUMBERS, 1, 4) ~= minute then
+  require 'lines'
+  lines.close(minute)
+end
+numbers.write()
 local was_put_back = put_back.watch()
 local left = review.step(was_put_back)
 misplaced.finish(want)

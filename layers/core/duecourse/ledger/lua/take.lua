@@ -9,9 +9,14 @@
 -- Its first write is a ZREM: a script that begins so runs to its end where memory is short.
 
 require 'notifications'
-local sid, lease_ms = ARGV[shard.FIRST], limits.LEASE or tonumber(ARGV[shard.FIRST + 1])
+local sid, lease_ms = ARGV[shard.FIRST], shard.LEASE or tonumber(ARGV[shard.FIRST + 1])
 local tenant, want, taken = tenants.tenant_of(sid), {}, ''
 call('ZREM', shard.LEASED, '') -- its first write in any case
+local minute = pack('>I4', math.floor(shard.NOW / numbers.MINUTE))
+if sub(shard.NUMBERS, 1, 4) ~= minute then
+  require 'lines'
+  lines.close(minute)
+end
 local lapsed = leases.lapsed(limits.RECLAIM)
 if lapsed[1] then
   require 'lapses'
@@ -32,7 +37,7 @@ local function take(data, run, due)
   call('ZADD', shard.LEASED, shard.NOW + lease_ms, sid)
   limits.log_claimed(before + 1, 1)
   if due <= shard.NOW then
-    lateness.count({ [shard.NOW - due] = 1 })
+    durations.count_late({ [shard.NOW - due] = 1 })
   end
   tenants.rehead(tenant)
 end
@@ -53,4 +58,5 @@ if shard.ended or shard.occurred then
   require 'announce'
   announce.ends(shard.ended)
 end
+numbers.write()
 return { shard.NOW, bell.hang(false), want, taken, lease_ms, payload or '' }

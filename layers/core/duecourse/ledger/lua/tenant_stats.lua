@@ -5,7 +5,7 @@
 -- RETURNS {now, scheduled, leased, done and dead among those, when its first task is due (nil for none), the fields'
 --         values}
 
-local DONE, DEAD, META, DUE = KEYS[5], KEYS[6], KEYS[8], KEYS[14]
+local DONE, DEAD, META, DUE = KEYS[5], KEYS[6], KEYS[8], KEYS[15]
 local prefix = ARGV[1] .. '/'
 
 local function count_own(key)

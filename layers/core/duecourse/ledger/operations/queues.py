@@ -14,6 +14,8 @@ from duecourse.ledger.operation_types import (
 )
 from duecourse.ledger.operations.base import LedgerBase, ScriptRequest, ScriptRunner
 from duecourse.ledger.queue import SLOT_MS, SLOTS, QueueChanges, QueueSettings, Stats, apply_changes, check_split, share
+from duecourse.ledger.queue_history import EMPTY, MINUTE_MS, NO_MINUTE, ShardHistory, unpack_history, unpack_minute
+from duecourse.ledger.queue_history import FIELDS as HISTORY
 from duecourse.ledger.script_calls import Request
 from duecourse.ledger.script_codec import Argument
 from duecourse.ledger.task import DEFAULT_TENANT, Shard
@@ -153,15 +155,44 @@ class QueueOperations(LedgerBase):
     def lateness_of(self, shards: Sequence[Shard]) -> list[dict[int, int]]:
         """Lateness of each shard's runs of the last hour, due time to handler, in the buckets of ledger/queue.py."""
         every = [self._runner.keys(shard) for shard in shards]
-        reads = [command for keys in every for command in (("HGETALL", keys.late), ("HGET", keys.meta, "late_slot"))]
+        reads = [
+            command
+            for keys in every
+            for command in (("HGETALL", keys.late), ("HMGET", keys.meta, "late_slot", "numbers"))
+        ]
         now, found = self.now(), self._scripts.read(*reads) if reads else []
-        return [_lateness(now, *pair) for pair in zip(found[::2], found[1::2], strict=True)]
+        return [_lateness(now, late, *of_meta) for late, of_meta in zip(found[::2], found[1::2], strict=True)]
+
+    def history_of(self, shards: Sequence[Shard]) -> list[ShardHistory]:
+        """Numbers of each shard over time (ledger/queue_history.py); empty where another program has damaged them."""
+        every = [self._runner.keys(shard) for shard in shards]
+        reads = [
+            command for keys in every for command in (("HMGET", keys.history, *HISTORY), ("HGET", keys.meta, "numbers"))
+        ]
+        found = self._scripts.read(*reads) if reads else []
+        return list(map(_history, shards, found[::2], found[1::2]))
 
 
-def _lateness(now: int, counts: Mapping[bytes, bytes], newest: bytes | None) -> dict[int, int]:
-    """Runs by bucket in the slots that are not over; a slot's number is taken again an hour later."""
-    live = {slot % SLOTS for slot in range(now // SLOT_MS - SLOTS + 1, int(newest or 0) + 1)}
-    total: dict[int, int] = {}
+def _history(shard: Shard, texts: Sequence[bytes | None], numbers: bytes | None) -> ShardHistory:
+    try:
+        return unpack_history(texts, numbers)
+    except ValueError:
+        log.exception("%s: the history cannot be read, and is left out", shard)
+        return EMPTY
+
+
+def _lateness(now: int, counts: Mapping[bytes, bytes], newest: bytes | None, numbers: bytes | None) -> dict[int, int]:
+    """Runs by bucket in the slots that are not over, and in the minute that is counted.
+
+    A slot's number is taken again an hour later.
+    """
+    oldest = now // SLOT_MS - SLOTS + 1
+    live = {slot % SLOTS for slot in range(oldest, int(newest or 0) + 1)}
+    try:
+        minute = unpack_minute(numbers)
+    except ValueError:  # another program's: scripts forget it
+        minute = NO_MINUTE
+    total = dict(minute.late) if minute.number * MINUTE_MS >= oldest * SLOT_MS else {}
     for field, count in counts.items():
         slot, bucket = map(int, field.split(b":"))
         if slot in live:

@@ -13,6 +13,7 @@ local written, scheduled, grouped
 local soonest -- of each tenant
 local payloads -- those that stand apart, of the whole batch
 local apart -- how many of those are yet to be written
+local added -- how many tasks are yet to be counted
 
 local function empty()
   written, scheduled, grouped, apart = {}, {}, {}, 0
@@ -21,6 +22,7 @@ end
 function batch.begin()
   soonest = {}
   payloads = {}
+  added = 0
   empty()
 end
 
@@ -38,6 +40,9 @@ end
 -- keeps it.
 function batch.new_record(at, how, due, deadline, created)
   fence = fence + 1
+  if how ~= DEBOUNCED - 1 then
+    added = added + 1
+  end
   local rest, flags = ARGV[at + 6], how * fields.CAME + shard.COUNTED
   if byte(ARGV[at + 3], 1) == 43 then
     flags = flags + fields.COUNTS
@@ -89,6 +94,9 @@ function batch.flush()
     values.in_pieces('ZADD', shard.DUE[tenant], members)
   end
   values.in_pieces('ZADD', shard.GROUPS, grouped)
+  if added > 0 then
+    shard.entries, added = shard.entries .. pack(numbers.ENTRY, numbers.ADDED, added), 0
+  end
   empty()
   return soonest
 end

@@ -47,8 +47,8 @@ function bell.earliest()
   local opens, head = bell.full() and math.huge or bell.opens_at(), nil
   if opens < math.huge then
     local front = call('ZRANGE', shard.RING, '0', '0')[1]
-    if front and shard.DUE[front] then
-      tenants.rehead(front) -- after a step of the clock what was ripe may not be
+    -- After a step of the clock what was ripe may not be.
+    if front and shard.DUE[front] and not tenants.rehead(front) then
       front = call('ZRANGE', shard.RING, '0', '0')[1]
     end
     head = (front or shard.WAKE) and shard.NOW or tonumber(call('ZRANGE', shard.HEADS, '0', '0', 'WITHSCORES')[2])

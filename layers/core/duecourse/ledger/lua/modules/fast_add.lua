@@ -36,17 +36,21 @@ function fast_add.begin()
     local right = head and head <= due and hung <= tonumber(first[2]) and hung <= (lease or hung)
       and call('ZCARD', KEYS[3]) == 0
     -- A shard that names this version has drawn a fence, so it is registered.
-    local known = call('HMGET', meta, 'layout', 'leaving', 'wake', 'shards', 'clock', 'fence', 'quotas')
-    local version, leaving, wake, shards, clock, fence, quotas = unpack(known)
-    fence = tonumber(fence or 0)
+    local known = call('HMGET', meta, 'layout', 'leaving', 'wake', 'shards', 'clock', 'fence', 'quotas', 'numbers')
+    local version, leaving, wake, shards, clock, fence, quotas, counted = unpack(known)
+    fence, counted = tonumber(fence or 0), counted or ''
+    local minute = pack('>I4', math.floor(now / numbers.MINUTE))
+    local goes_on = sub(counted, 1, 4) == minute and #counted < numbers.LONG - 4
     local ours = version == fields.VERSION_TEXT and not leaving and not wake and (shards or ARGV[3]) == ARGV[3]
       and (clock or valid) and not quotas and fence <= (now + AHEAD) * PER_MS
       and (computed_at == 0 or math.abs(computed_at - now) <= AHEAD)
-    if right and ours and call('HEXISTS', KEYS[1], sid) == 0 then
-      local drawn = call('HINCRBY', meta, 'fence', fences.step(fence, now, 1))
+    if right and ours and goes_on and call('HEXISTS', KEYS[1], sid) == 0 then
+      local drawn = fence + fences.step(fence, now, 1)
+      counted = #ARGV == 14 and counted .. numbers.ONE_ADDED or counted
+      call('HSET', meta, 'fence', string.format('%d', drawn), 'numbers', counted)
       local data = layout.new_record(0, due, now, drawn, 0, rest)
       call('HSET', KEYS[1], sid, data)
-      call('ZADD', KEYS[14], string.format('%d', due), sid)
+      call('ZADD', KEYS[15], string.format('%d', due), sid)
       return #ARGV == 14 and { now, hung, { 1 }, ARGV[5] == '1' and { data } or {}, {} } or { now, hung, 1, 0 }
     end
   end

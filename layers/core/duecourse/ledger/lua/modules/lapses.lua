@@ -91,7 +91,11 @@ local function end_run(r, ended)
   end
   local due = due_after_lapse(r, ended)
   record.remember(r, fields.RAN_LAPSED, 'the lease lapsed')
-  return leases.retry_or_die(r, due)
+  local lives = leases.retry_or_die(r, due)
+  if lives then
+    shard.entries = shard.entries .. numbers.ONE_RETRIED
+  end
+  return lives
 end
 
 -- Puts a task whose lease lapsed where it belongs, or its successor in its place. Answers how many died.
@@ -114,6 +118,7 @@ local function take_back_unread(sid, data)
   if data then
     call('ZADD', shard.DEAD, shard.NOW, sid)
     record.note_end(sid, 0)
+    shard.entries = shard.entries .. numbers.ONE_DEAD
   end
   return data and 1 or 0
 end

@@ -66,6 +66,10 @@ function leases.count_running(changes, drawn)
   end
   if drawn > 0 then
     values.push(set, 'fence', shard.draw_fences(drawn))
+    shard.entries = shard.entries .. pack(numbers.ENTRY, numbers.CLAIMED, drawn)
+  end
+  if #set > 0 then
+    numbers.write(set)
   end
   values.in_pieces('HDEL', shard.META, gone)
   values.in_pieces('HSET', shard.META, set)

@@ -3,12 +3,6 @@
 local RECLAIM = 500 -- lapsed leases that are taken back first
 local RECLAIM_BYTES = 1000000 -- bytes of their records at the most
 
--- LEASE, PRIORITY                   how the queue is set, nil and -1 where it is not
-function limits.begin()
-  local own = call('HMGET', shard.META, 'lease', 'priority')
-  limits.LEASE, limits.PRIORITY = tonumber(own[1] or nil), tonumber(own[2] or -1)
-end
-
 -- The rate's log counts claims, "fence:count" at the time of the newest that it counts. Claims of one thousandth of the
 -- window are one entry. So neither its length, nor what leaves it at once, grows with the rate.
 local ENTRIES = 2000 -- of a log that is longer, for it was written when each claim was one

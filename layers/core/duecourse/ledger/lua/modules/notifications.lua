@@ -84,6 +84,7 @@ function notifications.add(made)
       call('ZADD', shard.DUE[tenant], record.due_score(sid, shard.NOW), sid)
       tenants.rehead(tenant)
       shard.notified = true
+      shard.entries = shard.entries .. numbers.ONE_ADDED
     end
   end
 end

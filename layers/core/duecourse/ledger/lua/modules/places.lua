@@ -66,9 +66,10 @@ function places.is_aside(sid, due, aside)
   return false
 end
 
--- How many tasks are a whole event of a target that may have `most`, and has time for `each` of one, nil for any.
+-- How many tasks are a whole event of a target that may have `most`, and has time for `each` of one, nil for any. It is
+-- no more than half of them: a lost event keeps its places until its lease ends, and what waits goes on by the others.
 function places.event_of(most, each)
-  return math.max(1, math.min(most, each or WHOLE))
+  return math.max(1, math.min(math.floor(most / 2), each or WHOLE))
 end
 
 -- Whether what waits is to be handed over. An invocation takes as long for one task as for ten that run at the same

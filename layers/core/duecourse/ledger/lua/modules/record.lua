@@ -360,6 +360,9 @@ function record.put(sid, r)
   else
     call('ZADD', r.status == fields.DIED and shard.DEAD or shard.DONE, shard.NOW, sid)
     record.note_end(sid, r.flags, r.status)
+    if r.status == fields.DIED then
+      shard.entries = shard.entries .. numbers.ONE_DEAD
+    end
   end
 end
 

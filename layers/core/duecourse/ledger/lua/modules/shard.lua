@@ -11,7 +11,8 @@
 --         7 groups  zset, all scores 0, "<tenant>/<group>\0<stored id>"; where schedules
 --                   are counted, of each "*/<tenant>\0<stored id>"
 --         8 meta    hash: fence, running:<tenant> while any is, clock and bell_at (travel), successors: how many wait,
---                   while any does, logged: the sum of `log`, late_slot: the newest in `late`; shards: how many the
+--                   while any does, logged: the sum of `log`, late_slot: the newest in `late`,
+--                   numbers: those of the current minute (modules/numbers.lua); shards: how many the
 --                   queue has where that is or was not 1, or "<from>><to>#<who>" while they are changed; how the whole
 --                   queue is set, where it is: paused, max_running, rate_count, rate_per (ms), tenant_max_running,
 --                   priority, retention, lease (ms); revision: which version of these settings that is, in a queue of
@@ -43,7 +44,8 @@
 --                   due tasks whose target has as many as it may that it has not begun (<id>: the stored one); and
 --                   "\0<id>\0<target>" of those that it has not begun, for a record that is cut off does not tell whose
 --                   place it has
---         14...     due:<tenant> zset, stored id -> due_at (of a notification, `due_score`), of each tenant that the
+--         14 history hash: minutes, hours, days, the lines of each kind (ledger/queue_history.py)
+--         15...     due:<tenant> zset, stored id -> due_at (of a notification, `due_score`), of each tenant that the
 --                   verb is about. A schedule is a record as a task's, "*/<tenant>/<id>", in due:* by when it next
 --                   fires (fields.NEVER: it does not); of a group only for its shard's sake (modules/progress.lua)
 -- ARGV    1 the clock: "<ms>" the server's, and the instant until which the call is valid; "" the server's, of a call
@@ -58,15 +60,15 @@
 -- call is set in a module's `begin`, which runs before the verb. What several modules share of it is a field of this
 -- one:
 --
--- TASKS ... WAITING                 the keys, as above
+-- TASKS ... HISTORY                 the keys, as above
 -- DUE, TENANT                       tenant -> its due set; the last of the tenants
 -- FIRST                             the place of the verb's own arguments
 -- HEAD_CHANNEL, COUNT, TRAVEL       the arguments 2 and 3; whether the clock is overridden
 -- NOW, NOW_TEXT                     the time in epoch milliseconds, as a number and as text
--- PAUSED, MAX_RUNNING, TENANT_MAX,  how the queue is set: limits are this shard's part
--- RATE, PER
+-- PAUSED, MAX_RUNNING, TENANT_MAX,  how the queue is set: limits are this shard's part; PRIORITY is -1 where it is not set
+-- RATE, PER, LEASE, PRIORITY
 -- LOGGED, LEAVING, WAKE, QUOTAS,    as in meta
--- AWAITED, LATE_SLOT
+-- AWAITED, NUMBERS
 -- FENCE                             the newest fence, 0 before the first
 -- COUNTED                           the flag of a record that is added now, where its bytes are counted, else 0
 -- weight                            bytes of the records that were read, as far as they were opened
@@ -74,6 +76,7 @@
 -- ended                             {anything, stored id...} of tasks that ended, where somebody waits
 -- occurred                          {stored id, status...} of occurrences of schedules that ended, or live again
 -- notified                          whether a notification was added: it is due now
+-- entries                           numbers that are not written yet (modules/numbers.lua)
 -- behind                            whether another server has given leases that this one has no record of
 
 -- This shard's part of a limit of the queue: one more for the first ones where it does not divide.
@@ -92,8 +95,10 @@ end
 -- settings.
 function shard.read_meta()
   local meta = call('HMGET', shard.META, 'shards', 'clock', 'paused', 'max_running', 'tenant_max_running', 'rate_count',
-    'rate_per', 'logged', 'leaving', 'wake', 'layout', 'fence', 'quotas', 'awaited', 'late_slot')
-  shard.AWAITED, shard.LATE_SLOT = meta[14], tonumber(meta[15] or nil) or 0
+    'rate_per', 'logged', 'leaving', 'wake', 'layout', 'fence', 'quotas', 'awaited', 'numbers',
+    'lease', 'priority')
+  shard.AWAITED, shard.NUMBERS = meta[14], meta[15] or ''
+  shard.LEASE, shard.PRIORITY = tonumber(meta[16] or nil), tonumber(meta[17] or -1)
   shard.PAUSED, shard.LEAVING, shard.WAKE, shard.QUOTAS = meta[3], meta[9], meta[10], meta[13]
   shard.MAX_RUNNING, shard.TENANT_MAX = meta[4] and shard.part_of(meta[4]), meta[5] and shard.part_of(meta[5])
   shard.FENCE = tonumber(meta[12] or nil) or 0
@@ -105,9 +110,9 @@ end
 local function name_keys()
   local keys, due = KEYS, {}
   shard.TASKS, shard.HEADS, shard.RING, shard.LEASED, shard.DONE, shard.DEAD, shard.GROUPS, shard.META, shard.BELL,
-    shard.PARKED, shard.LOG, shard.LATE, shard.WAITING = unpack(keys, 1, 13)
+    shard.PARKED, shard.LOG, shard.LATE, shard.WAITING, shard.HISTORY = unpack(keys, 1, 14)
   local name_at, tenant = #keys[1] - #'tasks' + #'due:' + 1, nil
-  for i = 14, #keys do
+  for i = 15, #keys do
     tenant = sub(keys[i], name_at)
     due[tenant] = keys[i]
   end
@@ -132,7 +137,7 @@ function shard.begin()
     return redis.error_reply(values.LATE)
   end
   shard.weight, shard.woken, shard.notified, shard.ended, shard.COUNTED = 0, false, false, false, 0
-  shard.occurred, shard.behind = false, false
+  shard.occurred, shard.behind, shard.entries = false, false, ''
 end
 
 -- A shard gets the version of its records with its first fence, and once more where another program deleted its meta.

@@ -7,7 +7,7 @@ function tenants.tenant_of(sid)
 end
 
 -- A tenant's place after its due set changed: in the ring while it is ripe and has a turn there, parked while it is,
--- else among the heads. Schedules that fire no more are no head.
+-- else among the heads. Schedules that fire no more are no head. Answers true where it keeps its turn.
 function tenants.rehead(tenant)
   local at = call('ZRANGE', shard.DUE[tenant], '0', '0', 'WITHSCORES')[2]
   if tenant == SCHEDULES and tonumber(at) == fields.NEVER then
@@ -15,7 +15,7 @@ function tenants.rehead(tenant)
   end
   if call('ZSCORE', shard.RING, tenant) then
     if at and tonumber(at) <= shard.NOW then
-      return
+      return true
     end
     call('ZREM', shard.RING, tenant)
   end
