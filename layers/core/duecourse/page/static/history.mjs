@@ -1,6 +1,6 @@
 // Numbers of queues over time: what was done and what failed, and how late runs were.
 import { Problem, queuePath } from "./api.mjs";
-import { html, isDots, number, script, useEffect, useLayoutEffect, useRef, useState } from "./lib.mjs";
+import { html, isDots, number, script, useEffect, useFullest, useLayoutEffect, useRef, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
 import { Choice, Panel, Table } from "./parts.mjs";
 import { clock, dayName, span, when } from "./times.mjs";
@@ -57,11 +57,11 @@ function quantile(counts, part) {
 
 export function History({ queues }) {
   const [wide, setWide] = useState("1h");
-  const busiest = queues
-    .filter((one) => !isDots(one.queue))
-    .sort((one, other) => weight(other) - weight(one))
-    .slice(0, MOST)
-    .map((one) => one.queue);
+  const busiest = useFullest(
+    queues.filter((one) => !isDots(one.queue)),
+    weight,
+    MOST,
+  );
   const live = useLive(
     unknown || !busiest.length ? null : `history ${wide} ${busiest}`,
     async (get) => {
@@ -118,7 +118,7 @@ export function History({ queues }) {
   >`;
 }
 
-const weight = (one) => one.tasks.done + one.tasks.dead + one.tasks.leased + one.tasks.scheduled;
+const weight = (one) => 1 + one.tasks.done + one.tasks.dead + one.tasks.leased + one.tasks.scheduled;
 
 /** The value that a colour of the sheet has in the present theme. */
 function colourOf(name, beside) {

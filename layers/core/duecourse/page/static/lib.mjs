@@ -1,6 +1,6 @@
 // Preact, its hooks and htm under one name; values that views share.
 import { h } from "./vendor/preact.mjs";
-import { useEffect, useState } from "./vendor/hooks.mjs";
+import { useEffect, useRef, useState } from "./vendor/hooks.mjs";
 import htm from "./vendor/htm.mjs";
 
 export { Fragment, h, render } from "./vendor/preact.mjs";
@@ -39,6 +39,19 @@ export const isDots = (text) => text === "." || text === "..";
 /** "1 task", "2 tasks", "1,234 tasks". */
 export const count = (n, one, many = `${one}s`) => `${number(n)} ${n === 1 ? one : many}`;
 export const number = (n) => n.toLocaleString("en");
+
+/** Names of the queues with the most of something, as a view first sees them.
+ *
+ * They stay while the queues exist: an order that changes would load all of it anew. */
+export function useFullest(queues, weight, most) {
+  const kept = useRef([]);
+  const names = new Set(queues.map((one) => one.queue));
+  if (!kept.current.length || !kept.current.every((name) => names.has(name))) {
+    const having = queues.filter((one) => weight(one) > 0).sort((one, other) => weight(other) - weight(one));
+    kept.current = having.slice(0, most).map((one) => one.queue);
+  }
+  return kept.current;
+}
 
 /** Do something for each item, four at a time, until the signal comes: a browser has six connections. */
 export async function inLanes(items, act, signal) {

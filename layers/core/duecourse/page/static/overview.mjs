@@ -2,7 +2,7 @@
 import { allQueues, orRejection, pages, queuePath, taskPath } from "./api.mjs";
 import { Failing, failing, failingOf } from "./failing.mjs";
 import { History } from "./history.mjs";
-import { count, html, number, useState } from "./lib.mjs";
+import { count, html, number, useFullest, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
 import { Bars } from "./plots.mjs";
 import { Chip, Choice, Empty, Meter, Number, Panel, QueueLink, Table, TaskLink, Waiting } from "./parts.mjs";
@@ -297,13 +297,10 @@ async function upcoming(queue, until, get) {
 
 function Coming({ queues }) {
   const [wide, setWide] = useState("hour");
-  const fullest = [...queues]
-    .filter((one) => one.tasks.scheduled)
-    .sort((one, other) => other.tasks.scheduled - one.tasks.scheduled)
-    .slice(0, 5);
+  const fullest = useFullest(queues, (one) => one.tasks.scheduled, 5);
   const live = useLive(
-    fullest.length ? `due ${wide} ${fullest.map((one) => one.queue)}` : null,
-    (from) => Promise.all(fullest.map((one) => upcoming(one.queue, present() + SPANS[wide][0], from))),
+    fullest.length ? `due ${wide} ${fullest}` : null,
+    (from) => Promise.all(fullest.map((name) => upcoming(name, present() + SPANS[wide][0], from))),
     30_000,
   );
   const overdue = (live.data ?? [])
@@ -332,7 +329,7 @@ function Coming({ queues }) {
                 />
                 <p class="soft">
                   Tasks of${" "}
-                  ${fullest.length === 1 ? html`<${QueueLink} queue=${fullest[0].queue} />` : `the ${fullest.length} fullest queues`}.${bars.some((one) => one.more) ? " Shaded: there may be more." : ""}
+                  ${fullest.length === 1 ? html`<${QueueLink} queue=${fullest[0]} />` : `the ${fullest.length} fullest queues`}.${bars.some((one) => one.more) ? " Shaded: there may be more." : ""}
                 </p>`}<//
           >`
         : html`<${Empty}>No task is scheduled.<//>`
