@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,12 +10,13 @@ import pytest
 import redis
 
 from duecourse import AsyncClient, Client, errors
+from duecourse.client.async_client import ClientThreads, SharedAdds
 from duecourse.guard.seals import DataKey
 from duecourse.ledger.embedded.ledger import EmbeddedLedger
 from duecourse.ledger.keys import keys_of
 from duecourse.ledger.operation_types import MAX_SHARED
 from duecourse.ledger.operations.ledger import Ledger
-from duecourse.ledger.task import AddResult
+from duecourse.ledger.task import AddResult, NewTask
 from duecourse.ledger.task_log_lines import MOST, TaskLog
 from duecourse.settings import Settings
 from tests.support.ledger import SHARD, stored_task
@@ -147,6 +149,23 @@ def test_a_client_that_is_closed_has_begun_all_adds_before_that(ledger: Embedded
         assert {one.created for one in asyncio.run(use())} == {True}
 
 
+class NoThreads(ClientThreads):
+    """Threads that cannot start, as at the end of the process."""
+
+    def start(self, _work: object) -> Any:
+        """Fail as an executor does."""
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+
+def test_where_no_thread_can_start_each_add_fails_and_none_waits() -> None:
+    async def use() -> list[Any]:
+        adds = SharedAdds(lambda _tasks: [], NoThreads(1))
+        begun = (adds.add(NewTask("a", "report")) for _ in range(2))
+        return await asyncio.wait_for(asyncio.gather(*begun, return_exceptions=True), 5)
+
+    assert [type(one) for one in asyncio.run(use())] == [RuntimeError] * 2
+
+
 def test_a_client_serves_the_loops_of_several_threads(ledger: EmbeddedLedger) -> None:
     async def use(client: AsyncClient) -> bool:
         both = await asyncio.gather(client.add(**LATER), client.add(**LATER))
@@ -155,4 +174,25 @@ def test_a_client_serves_the_loops_of_several_threads(ledger: EmbeddedLedger) ->
     with wired_with(settings=Settings(targets=TARGETS), ledger=ledger):
         client = AsyncClient.from_env()
         assert [asyncio.run(use(client)) for _ in range(2)] == [True, True]
+        asyncio.run(client.close())
+
+
+def test_a_closed_loop_whose_adds_still_waited_is_not_kept_beside_the_next(
+    ledger: EmbeddedLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that gives up each add after a while has a loop for each try."""
+    free, add_each = threading.Event(), Client._add_each
+    monkeypatch.setattr(Client, "_add_each", lambda *asked: free.wait(30) and add_each(*asked))
+
+    async def give_up(client: AsyncClient) -> None:
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.add(**LATER), 0.01)
+
+    with wired_with(settings=Settings(targets=TARGETS), ledger=ledger):
+        client = AsyncClient.from_env(threads=1)
+        for _ in range(3):
+            asyncio.run(give_up(client))
+        assert len(client._adds) == 1
+        free.set()
         asyncio.run(client.close())

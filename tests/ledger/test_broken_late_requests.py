@@ -19,7 +19,7 @@ from duecourse.ledger.many_tasks import Act, Bulk
 from duecourse.ledger.operation_types import KeyedRequest, Move, UniqueCondition, Waited, WrappedKey
 from duecourse.ledger.operations.ledger import Ledger
 from duecourse.ledger.schedule import Entry
-from duecourse.ledger.script_calls import READS, ServerTime, load, monotonic, verbs
+from duecourse.ledger.script_calls import EPOCH_MS, READS, ServerTime, load, monotonic, verbs
 from duecourse.ledger.sharding import Sharding
 from duecourse.ledger.task import Ending, NewTask, OnDuplicate, Settlement, Shard, Status, Task
 from tests.support.ledger import LEASE_MS, SHARD, add, claim, lease_of, new
@@ -348,6 +348,23 @@ def test_a_process_that_was_frozen_asks_for_the_time_anew(server: RedisServer, g
     good._scripts._used_at -= HOUR_MS / 1000  # and the monotonic clock stood still
     good._scripts._steady -= HOUR_MS / 1000
     assert [name for name in sent_by(server, lambda: claim(good)) if name in {"TIME", "EVALSHA"}] == ["TIME", "EVALSHA"]
+
+
+def test_the_time_is_asked_for_anew_after_a_freeze_that_leaves_connections_as_they_are(good: Ledger) -> None:
+    add(good)
+    freeze_ms = 3_000
+    known(good, -freeze_ms)  # as far behind as the monotonic clock stood still
+    good._scripts._steady -= freeze_ms / 1000
+    assert abs(good.now_by_answers(SHARD.queue, "a") - good.now()) < freeze_ms / 2
+
+
+def test_the_servers_time_is_never_taken_for_later_by_what_a_slow_answer_took() -> None:
+    """A time of a new schedule that comes within that would be left out."""
+    answer = 10 * HOUR_MS + EPOCH_MS
+    slow = ServerTime(monotonic() - HOUR_MS, answer)
+    assert slow.now() < answer + HOUR_MS / 2
+    slow.observe(monotonic() - HOUR_MS, [answer + HOUR_MS])
+    assert answer + HOUR_MS / 2 < slow.now() < answer + HOUR_MS * 1.5
 
 
 HARMLESS = {

@@ -635,24 +635,47 @@ def test_a_handler_that_cancels_all_tasks_of_the_loop_keeps_no_other_from_runnin
     until(lambda: batches._called == batches._lasting == 0)
 
 
-def test_a_run_that_is_cancelled_before_its_handler_begins_is_begun_anew(threads: Threads) -> None:
-    opening, gate = threading.Event(), threading.Event()
+def test_a_handler_that_cancels_its_own_run_too_and_awaits_nothing_more_runs_once(threads: Threads) -> None:
+    ran = list[str]()
+
+    async def cancel_all(task: Task) -> None:
+        for each in asyncio.all_tasks() if not ran else ():
+            each.cancel()
+        ran.append(task.id)
+
+    batches = batches_of(runner_of(cancel_all), threads)
+    batches.begin(SHARD, tasks_of(1), {}, 1)
+    assert [end.ending for end in gathered(batches, 1)] == [Ending.DONE]
+    for _ in range(2):  # by then the loop has begun what it was to begin
+        LOOP.run(lambda: asyncio.sleep(0))
+    assert ran == ["t0"]
+    assert (batches._called, batches._lasting, batches.in_flight) == (0, 0, 0)
+
+
+def test_a_run_that_is_cancelled_while_its_seal_is_opened_goes_on_as_if_it_was_not(threads: Threads) -> None:
+    opening, gate, cancelled = threading.Event(), threading.Event(), list[int]()
 
     def opened(task: Task) -> Task:
         opening.set()
         assert gate.wait(TIMEOUT_S)
         return task
 
+    async def note(_task: Task) -> None:
+        current = asyncio.current_task()
+        assert current
+        cancelled.append(current.cancelling())  # by which asyncio.timeout and TaskGroup know a cancel from outside
+
     async def cancel_all() -> None:
         for other in asyncio.all_tasks() - {asyncio.current_task()}:
             other.cancel()
 
-    batches = batches_of(runner_of(lambda _task: asyncio.sleep(0), opened=opened), threads)
+    batches = batches_of(runner_of(note, opened=opened), threads)
     batches.begin(SHARD, tasks_of(1, payload_json=f"{SEALED}{{}}"), {}, 1)
     assert opening.wait(TIMEOUT_S)
     LOOP.run(cancel_all)
     gate.set()
     assert [end.ending for end in gathered(batches, 1)] == [Ending.DONE]
+    assert cancelled == [0]
     until(lambda: batches._called == batches._lasting == 0)
 
 

@@ -12,7 +12,7 @@ from duecourse.errors import TaskDamaged
 from duecourse.ledger.task import Done, Ending, Settlement, Task
 from duecourse.running.batches import LOOK_AGAIN_S, NoDisplay, WorkBatches
 from duecourse.running.hand_over import Targets
-from duecourse.running.run import Runner, release
+from duecourse.running.run import Runner, RunTimes, release
 from duecourse.running.threads import Threads, Work
 from tests.support.clock import HandClock
 from tests.support.engine import Broker, Lambda, targets_of
@@ -53,6 +53,28 @@ def test_a_task_that_waits_for_a_thread_is_later_than_its_claim() -> None:
     assert ends["second"].waited_ms >= wait_ms
     assert ends["second"].late_ms == 300 + ends["second"].waited_ms
     assert ends["first"].late_ms == 300 + ends["first"].waited_ms
+
+
+def test_a_task_that_is_claimed_just_after_the_last_run_has_not_waited() -> None:
+    threads, waiting = Threads(1), [leased("work", {}, id="second", due_at=1_000, claimed_at=1_300)]
+    runner = Runner(lambda _kind: lambda _task: None, None, HandClock().now, random.Random(1))
+    batches = WorkBatches(runner, targets_of({}, Lambda()), threads)
+
+    class SlowTimes(RunTimes):
+        """Usual times of runs: the thread that notes one has read the time, and is then kept for a while."""
+
+        def note(self, kind: str, ms: float) -> None:
+            super().note(kind, ms)
+            ended = time.monotonic()
+            until(lambda: time.monotonic() - ended > 0.002)
+            while waiting:
+                batches.begin(SHARD, [waiting.pop()], {}, 1)
+
+    batches._times = SlowTimes()
+    batches.begin(SHARD, [leased("work", {}, id="first")], {}, 1)
+    threads.close()
+    ends = {end.id: end for _, [end] in batches.gather(0.0)}
+    assert (ends["second"].waited_ms, ends["second"].late_ms) == (0, 300)
 
 
 def test_a_lease_that_is_given_back_or_handed_over_counts_no_lateness() -> None:

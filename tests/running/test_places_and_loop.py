@@ -74,6 +74,36 @@ assert began.wait(30)
 """
 
 
+def test_a_result_is_stored_though_another_handler_cancels_all_tasks_of_the_loop() -> None:
+    putting, gate, ends, runs = threading.Event(), threading.Event(), list[Settlement](), list[str]()
+
+    class SlowTable(Table):
+        def put(self, task: Task, result_json: str, now: int) -> bool:
+            putting.set()
+            return gate.wait(60) and super().put(task, result_json, now)
+
+    async def answer(task: Task) -> Outcome:
+        runs.append(task.id)
+        return Done({"n": 1})
+
+    kinds, table = {"awaited": answer}, SlowTable()
+    runner = Runner(lambda _kind: None, table, HandClock().now, random.Random(1), async_kind_of=kinds.get)
+
+    async def run() -> None:
+        ends.append(await runner.run_async(leased("awaited", {})))
+
+    async def cancel_all() -> None:
+        for other in asyncio.all_tasks() - {asyncio.current_task()}:
+            other.cancel()
+
+    LOOP.start(run)
+    assert putting.wait(60)
+    LOOP.run(cancel_all)
+    gate.set()
+    until(lambda: ends)
+    assert ([end.ending for end in ends], runs) == ([Ending.DONE], list(table.results))
+
+
 def test_a_call_that_never_returns_on_a_thread_of_to_thread_lets_its_process_end() -> None:
     subprocess.run([sys.executable, "-c", HANGS], timeout=30, check=True)
 

@@ -277,6 +277,19 @@ def test_a_busy_target_is_handed_half_as_much_and_more_with_each_begin(ledger: L
     assert len(claim(ledger, most=60).tasks) == (60 - 1) // 2 + 20 - 9
 
 
+def test_a_busy_target_rings_for_what_waits_by_the_places_that_it_has_left(ledger: Ledger, clock: HandClock) -> None:
+    ledger.add([new(f"t{n:02}", kind="report", due_at=clock.at - 100 + n) for n in range(90)])
+    first = claim(ledger, most=60).tasks
+    clock.advance(1)
+    begin(ledger, first[0])
+    lapse(ledger, clock, "t01")
+    second = claim(ledger, most=60).tasks
+    assert claim(ledger, most=60).tasks == []
+    assert ledger.stats(SHARD).bell_at > clock.at + 1
+    begin(ledger, *second[:10])
+    assert ledger.stats(SHARD).bell_at == clock.at + 1
+
+
 @pytest.mark.parametrize(("each", "whole"), [(0, 10), (4, 4)])
 def test_a_target_that_tasks_wait_for_is_handed_whole_events(
     ledger: Ledger, clock: HandClock, each: int, whole: int
@@ -394,7 +407,7 @@ def test_no_more_are_handed_over_than_a_target_may_have_unbegun(ledger: Ledger, 
     assert claim(ledger, most=20).tasks[0].id == "t20"
 
 
-@pytest.mark.parametrize(("most", "rings_at"), [(5, 5), (20, 10), (200, 20)])
+@pytest.mark.parametrize(("most", "rings_at"), [(5, 2), (10, 5), (20, 10), (200, 20)])
 def test_places_that_are_free_again_ring_for_what_waits_once_a_tenth_or_a_whole_event_is(
     ledger: Ledger, clock: HandClock, most: int, rings_at: int
 ) -> None:

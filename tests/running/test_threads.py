@@ -74,7 +74,7 @@ def test_work_that_gives_more_work_while_its_pool_closes_is_all_done() -> None:
     assert (done, alive(threads)) == (["first", "second"], 0)
 
 
-def test_a_closed_crew_can_be_given_work_again() -> None:
+def test_a_closed_pool_can_be_given_work_again() -> None:
     threads, done = Threads(1), list[int]()
     for n in range(2):
         threads.do(lambda n=n: done.append(n))  # type: ignore[misc]

@@ -115,6 +115,7 @@ def opened(
     *,
     theme: str = "light",
     width: int = 1280,
+    zone: str = "Europe/Vienna",
     ignores: tuple[str, ...] = (),
     **options: Any,
 ) -> "Iterator[Page]":
@@ -122,7 +123,7 @@ def opened(
     context = browser.new_context(
         viewport={"width": width, "height": 900},
         color_scheme=theme,
-        timezone_id="Europe/Vienna",
+        timezone_id=zone,
         base_url=f"{address}/",
         **options,
     )

@@ -143,6 +143,7 @@ class Model:
         free = most - self._out()
         if self.waiting:
             free = self._whole_events(free, most, limit)
+            self.most = most or self.most
         self._make_due_again(min(limit, free) if most else limit * self.wake)
         for id in self._due():
             row = self.rows[id]
@@ -213,12 +214,12 @@ class Model:
 
     @staticmethod
     def _whole_events(free: int, most: int, limit: int) -> int:
-        event = min(most, MAX_TASKS)
-        return min(free, limit) // min(event, limit) * min(event, limit) if free >= event > 0 else 0
+        event = max(1, min(most // 2, MAX_TASKS))
+        return min(free, limit) // min(event, limit) * min(event, limit) if free >= event else 0
 
     def _has_room(self) -> bool:
-        event = min(self.most, MAX_TASKS)
-        return bool(self.waiting) and self._out() <= self.most - max(1, event, self.most // 10)
+        event = max(1, min(self.most // 2, MAX_TASKS))
+        return bool(self.waiting) and self._out() <= self.most - max(event, self.most // 10)
 
     def _stop_waking(self) -> None:
         self.wake = self.wake and self._has_room()

@@ -38,7 +38,7 @@ def value(kind: type[T]) -> type[T]:
 class Deferred:
     """Base of values that may have fields which are computed when somebody first looks at them.
 
-    Like any other field, such a one is equal, copied and pickled by its value.
+    A computed field is compared, copied and pickled by its value, like any other field.
     """
 
     __slots__ = ("_later",)

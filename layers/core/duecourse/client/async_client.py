@@ -49,7 +49,7 @@ class ClientThreads:
         return await self.start(work)
 
     def start(self, work: Callable[[], R]) -> asyncio.Future[R]:
-        """Start the same, and return its future."""
+        """Future of the work, which begins in this context once a thread is free. Raises ClientClosed after `close`."""
         if self._threads and self._pid != os.getpid():
             self._open()
         if not self._threads:
@@ -95,7 +95,7 @@ class SharedAdds:
         return future
 
     def start_all(self) -> None:
-        """Give all that waits to the pool."""
+        """Give all waiting adds to the pool."""
         while self._waiting:
             self._start_next()
 
@@ -113,7 +113,7 @@ class SharedAdds:
             batch.append(self._waiting.popleft())
         try:
             adding = batch[0].context.run(self._pool.start, partial(self._run, batch))
-        except ClientClosed as error:
+        except (ClientClosed, RuntimeError) as error:  # the latter at the end of the process, or of its memory
             _fail(batch, error)
         else:
             self._running += 1
@@ -215,7 +215,10 @@ class AsyncClient(OnThreads[Client]):
         self.schedules = AsyncScheduleClient(client.schedules, pool)
 
     async def close(self) -> None:
-        """Finish what was begun, then end threads and connections; each later verb raises ClientClosed."""
+        """Finish what was begun, then end threads and connections; each later verb raises ClientClosed.
+
+        Adds that wait for a thread in another thread's loop raise it too.
+        """
         if adds := self._adds.get(asyncio.get_running_loop()):
             adds.start_all()
         await self._pool.close()
@@ -249,6 +252,8 @@ class AsyncClient(OnThreads[Client]):
         task = read_task({"kind": kind, "payload": payload, **fields}, client._tenant, SOURCE)  # noqa: SLF001 - as there
         adds = self._adds.get(loop)
         if adds is None:
+            for closed in [one for one in [*self._adds] if one.is_closed()]:
+                self._adds.pop(closed, None)  # what still waited there has its loop, which would stay for good
             adds = self._adds[loop] = SharedAdds(client._add_each, self._pool)  # noqa: SLF001 - for this class
         return await adds.add(task)
 

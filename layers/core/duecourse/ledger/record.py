@@ -239,7 +239,7 @@ def unpack(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: b
 
 
 def unpack_sound(queue: str, sid: str, data: bytes, lease_expires_at: int = 0, body: bytes | None = None) -> Task:
-    """The same as `unpack`. Raises TaskDamaged."""
+    """A task from its record, as `unpack` reads it. Raises TaskDamaged where the record cannot be read."""
     try:
         return unpack(queue, sid, data, lease_expires_at, body)
     except UNREADABLE as error:

@@ -47,28 +47,32 @@ EPOCH_MS = 10**12
 class ServerTime:
     """One server's clock beside this process's monotonic one, in milliseconds."""
 
-    __slots__ = ("_ahead", "_observed_at")
+    __slots__ = ("_ahead", "_least_ahead", "_observed_at")
 
     def __init__(self, sent: float, now: float) -> None:
         """`now` is the server's answer to TIME, which was sent at `sent` (`monotonic()`)."""
         self._ahead = now - sent
         """The server's clock minus the monotonic one; rather too much, or a call would expire too early."""
         self._observed_at = monotonic()
+        self._least_ahead = now - self._observed_at
+        """The same, rather too little: a time to come is not taken for one that has passed."""
 
     def deadline(self, for_ms: float) -> int:
         """The server's time at which a caller that waits `for_ms` from now has certainly given up."""
         return int(monotonic() + self._ahead + for_ms + MARGIN_MS)
 
     def now(self) -> int:
-        """The server's time; at most a round trip ahead, unless its clock was set."""
-        return int(monotonic() + self._ahead)
+        """The server's time; at most a round trip behind, and never ahead unless its clock was set."""
+        return int(monotonic() + self._least_ahead)
 
     def observe(self, sent: float, answer: Any) -> None:
         """Follow the server's clock, by an answer that begins with the time, as most scripts' do."""
         if type(answer) is list and answer and type(answer[0]) is int and answer[0] > EPOCH_MS:
             now = monotonic()
             # The script ran between `sent` and now: its clock is as far ahead as either end allows.
-            self._ahead = min(max(self._ahead, answer[0] - now), answer[0] + 1 - sent)
+            least, most = answer[0] - now, answer[0] + 1 - sent
+            self._ahead = min(max(self._ahead, least), most)
+            self._least_ahead = min(max(self._least_ahead, least), most)
             self._observed_at = now
 
     def is_trusted(self) -> bool:
@@ -268,6 +272,7 @@ class Scripts:
 
     def now(self, key: str) -> int:
         """Time of the server that has a key, by its last answers; asked for where that is not known."""
+        self._forget_times_if_frozen()
         return self.call(lambda: self._time_at((1, (key,))).now())
 
     def confirm(self, key: str, replicas: int) -> None:
@@ -323,9 +328,7 @@ class Scripts:
         used_at, self._used_at = self._used_at, time.time()
         if abs(self._used_at - used_at) > IDLE_S:
             drop_idle(self.client)
-            steady, self._steady = self._steady, self._used_at - time.monotonic()
-            if abs(self._steady - steady) > APART_S:
-                self._times.clear()
+            self._forget_times_if_frozen()
         try:
             try:
                 return command()
@@ -340,6 +343,13 @@ class Scripts:
                 drop_idle(self.client)  # the address may lead elsewhere by now
                 self.outages += 1
             raise translate(error) from error
+
+    def _forget_times_if_frozen(self) -> None:
+        """Forget the time of each server if this process was frozen, or its clock was set, since they were asked."""
+        steady = time.time() - time.monotonic()
+        if abs(steady - self._steady) > APART_S:
+            self._steady = steady
+            self._times.clear()
 
     def _how(self, script: Script) -> str:
         """The command that runs a script; for one that writes nothing, the command that lets nothing be written."""

@@ -350,7 +350,8 @@ class WorkBatches:
         """Note that a batch begins; returns the milliseconds for which it waited."""
         if batch.ahead:
             self._begun[batch.token] = began_at, batch
-        return int((began_at - batch.since) * 1_000)
+        # A thread reads the time once for the end of a run and the begin of the next, which may be claimed in between.
+        return max(0, int((began_at - batch.since) * 1_000))
 
     def _meet_fault(self, batch: WorkBatch) -> list[Settlement]:
         """Log a fault of duecourse's own; answers no settlements."""

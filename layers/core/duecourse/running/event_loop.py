@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context, copy_context
 from functools import partial
@@ -121,7 +121,7 @@ class EventLoop:
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], context: Context | None = None) -> None:
         """Have a coroutine run, in a new context or a copy of this one; any thread may call this.
 
-        It must not raise. If it is cancelled, which no code of duecourse's does, it begins again.
+        It must not raise. If it is cancelled before it returns, which no code of duecourse's does, it begins again.
         """
         loop = self._loop or self._started()
         loop.call_soon_threadsafe(self._begin, loop, work, context=context or Context())
@@ -142,11 +142,21 @@ class EventLoop:
         return ended.result()
 
     async def on_thread(self, call: Callable[..., R], *given: Any) -> R:
-        """Make a call of duecourse's own that may block, on a thread that handlers cannot fill; returns its result."""
+        """Make a call of duecourse's own that may block, on a thread that handlers cannot fill; returns its result.
+
+        A handler that cancels all of `asyncio.all_tasks()` does not end the wait.
+        """
         import asyncio
 
         do = partial(copy_context().run, call, *given)
-        return await asyncio.get_running_loop().run_in_executor(self._own_threads, do)
+        made = asyncio.get_running_loop().run_in_executor(self._own_threads, do)
+        while True:
+            try:
+                return await asyncio.shield(made)
+            except asyncio.CancelledError:
+                # The call goes on, and its outcome counts. What counts cancels must not see this one in the handler.
+                if current := asyncio.current_task():
+                    current.uncancel()
 
     async def handle(self, handler: Coroutine[Any, Any, R], lost: Lost) -> R:
         """Await a handler's coroutine, on this loop.
@@ -189,15 +199,27 @@ class EventLoop:
             handling.cancel(why)
 
     def _begin(self, loop: "AbstractEventLoop", work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        task = loop.create_task(work())
+        returned = list[bool]()
+
+        async def run() -> None:
+            await work()
+            returned.append(True)
+
+        task = loop.create_task(run())
         self._tasks.add(task)
-        task.add_done_callback(partial(self._end, loop, work))
+        task.add_done_callback(partial(self._end, loop, work, returned))
 
     def _end(
-        self, loop: "AbstractEventLoop", work: Callable[[], Coroutine[Any, Any, None]], task: "AsyncioTask[None]"
+        self,
+        loop: "AbstractEventLoop",
+        work: Callable[[], Coroutine[Any, Any, None]],
+        returned: Sequence[bool],
+        task: "AsyncioTask[None]",
     ) -> None:
         self._tasks.discard(task)
-        if task.cancelled():  # by a handler that cancels all of `asyncio.all_tasks()`: others' runs may not have begun
+        # By a handler that cancels all of `asyncio.all_tasks()`: others' runs may not have begun. Its own run counts as
+        # cancelled too, where it returns without a further await.
+        if task.cancelled() and not returned:
             self._begin(loop, work)
 
     def _started(self) -> "AbstractEventLoop":

@@ -41,7 +41,7 @@ class Calendar:
         """The first time of a rule from `at` on, not before its start; None where all its times are before that.
 
         Raises InvalidInput, which names every wrong field: `repeat.cron`, `repeat.rrule`, `repeat.every`,
-        `repeat.exdates`, `time_zone`, `until`. A rule without any time has one.
+        `repeat.exdates`, `time_zone`, `until`. One of these fields is wrong in a rule without any time.
         """
         problems = [*_wrong_texts(rule), *_wrong_zone(rule.time_zone)]
         if rule.until is not None and rule.until < rule.starts_at:

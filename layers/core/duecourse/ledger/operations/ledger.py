@@ -5,7 +5,7 @@ A number of a queue may be one of `Stats` already (`ledger/queue.py`): verbs add
 To add an operation, write its method in the file of its group in this folder. Add tests to the `test_rules_*.py` of
 its capability, and rows to the model of the property test, `tests/support/ledger_model.py`. Its script is
 `lua/<verb>.lua`, headed by one sentence, KEYS, ARGV and RETURNS; rejections are negative numbers. Its values are in
-`operations.py`, and `script_codec.py` makes its answer one of them.
+`operation_types.py`, and `script_codec.py` makes its answer one of them.
 
 A script over many tasks stops once `shard.weight >= record.BYTES`, and answers for those that it did. It is called
 again for the others (`in_steps`), and has a row in `tests/ledger/test_redis_script_bounds.py`. A script that must run
@@ -55,7 +55,7 @@ class Ledger(
     """Tasks by due time, in shards, on one Redis, a Sentinel's primary or a cluster.
 
     Each base class is one group of operations. `add` is in adds.py, `claim` and `settle` in leases.py, `put_schedule`
-    and `fire` in schedules.py, `sweep` in queues.py. Every operation is one atomic step on one shard, a Lua script: an
+    and `fire` in schedules.py, `sweep` in upkeep.py. Every operation is one atomic step on one shard, a Lua script: an
     answer has happened, and a rejected request has changed nothing. A great add may be several such steps; repeated
     after an interruption, it adds nothing twice. Time is the server's own, or that of `travel`, for tests: the shards
     of such a ledger are marked so, and hang no bell.

@@ -58,7 +58,8 @@ class ScheduleOperations(LedgerBase):
     def now_by_answers(self, queue: str, id: str) -> int:
         """The store's time (epoch ms) where a schedule is, by an answer of the last minutes; else it is asked for.
 
-        It is wrong where the store's clock was set since that answer: `put_schedule` then writes nothing.
+        It is wrong where the store's clock was set since that answer: by more than a minute, `put_schedule` then writes
+        nothing.
         """
         keys = self._runner.keys(self._schedules_shard(queue, id))
         return self._scripts.travel.now() if self._scripts.travel else self._scripts.now(keys.tasks)

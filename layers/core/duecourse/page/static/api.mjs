@@ -1,5 +1,6 @@
 // Requests to the HTTP API through the page's own server, and what becomes of them.
 import { shared } from "./lib.mjs";
+import { tenant } from "./route.mjs";
 
 const PATIENCE_MS = 15_000;
 const MAX_WAIT_MS = 60_000;
@@ -28,17 +29,25 @@ export const segment = (text) => encodeURIComponent(text);
  * One that changes something has an Idempotency-Key, and is sent once more if no answer came: it is done once. */
 export async function request(method, path, { query = {}, body, signal } = {}) {
   const url = new URL(`api${path}`, document.baseURI);
-  for (const [name, value] of Object.entries(query)) {
+  for (const [name, value] of Object.entries({ tenant: tenant(), ...query })) {
     if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, value);
   }
   const headers = {};
   const once = method !== "GET" && !path.endsWith("/preview") && !body?.dry_run;
   if (method !== "GET") Object.assign(headers, { "X-Duecourse-Page": "1", "Content-Type": "application/json" });
   if (once) headers["Idempotency-Key"] = `"${newKey()}"`;
-  const options = { method, headers, credentials: "same-origin", cache: "no-store", body: body === undefined ? undefined : JSON.stringify(body) };
+  const options = {
+    method,
+    headers,
+    credentials: "same-origin",
+    cache: "no-store",
+    body: body === undefined ? undefined : JSON.stringify(body),
+  };
   const { status, text } = await answered(url, options, signal, once ? 2 : 1);
   const found = parsed(text);
-  if (status === 401) throw gone("The key of this page is no longer valid: open the address that the command prints.");
+  if (status === 401 && found?.type?.endsWith(":page-key"))
+    throw gone("The key of this page is no longer valid: open the address that the command prints.");
+  if (status === 401) throw gone(found?.detail || found?.message || "The API does not know the caller.");
   if (status >= 502 || found === null) throw gone(found?.detail || found?.title || `The answer has status ${status}.`);
   if (away.get()) away.set(null);
   if (status >= 400) throw new Problem(status, found);
@@ -49,18 +58,26 @@ async function answered(url, options, signal, tries) {
   const limit = new AbortController();
   const timer = setTimeout(() => limit.abort(), PATIENCE_MS);
   try {
-    const answer = await fetch(url, { ...options, signal: signal ? AbortSignal.any([signal, limit.signal]) : limit.signal });
+    const answer = await fetch(url, {
+      ...options,
+      signal: signal ? AbortSignal.any([signal, limit.signal]) : limit.signal,
+    });
     return { status: answer.status, text: await answer.text() };
   } catch (error) {
     if (signal?.aborted) throw error;
     if (tries > 1) return await answered(url, options, signal, tries - 1);
-    throw gone(limit.signal.aborted ? `There was no answer within ${PATIENCE_MS / 1000} seconds.` : "The page's server does not answer.");
+    throw gone(
+      limit.signal.aborted
+        ? `There was no answer within ${PATIENCE_MS / 1000} seconds.`
+        : "The page's server does not answer.",
+    );
   } finally {
     clearTimeout(timer);
   }
 }
 
-const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+const newKey = () =>
+  [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 export const get = (path, query, signal) => request("GET", path, { query, signal });
 export const post = (path, body, query) => request("POST", path, { body: body ?? {}, query });
@@ -105,6 +122,10 @@ export const reminderPath = (id, verb = "") => `/reminders/${segment(id)}${verb}
 
 /** All queues, page by page; `from` is `get`, or that of a load that repeats. */
 export async function allQueues(from = get) {
-  const { pages: found } = await pages((after) => from("/queues", { after }), (page) => page.next_after, 20);
+  const { pages: found } = await pages(
+    (after) => from("/queues", { after }),
+    (page) => page.next_after,
+    20,
+  );
   return found.flatMap((page) => page.queues);
 }

@@ -2,15 +2,19 @@
 // while the page is hidden.
 import { Away, away, get } from "./api.mjs";
 import { useEffect, useRef, useState } from "./lib.mjs";
+import { tenant } from "./route.mjs";
 
-export const BEAT_MS = 2_000;
+const BEAT_MS = 2_000;
 const resources = new Map();
 /** Requests of loads that repeat: each waits for its beat. */
 let waiting = [];
 let underWay = 0;
 
-/** The newest value of `load(get)` under a name: {data, error}. It is loaded again after `every` ms at the earliest. */
-export function useLive(name, load, every = BEAT_MS) {
+/** The newest value of `load(get, show)`, which is called `what`: {data, error}. It is loaded again after `every` ms at the earliest.
+ *
+ * By `show(part)`, a load of many requests shows what it has so far, where nothing is shown yet. */
+export function useLive(what, load, every = BEAT_MS) {
+  const name = what && `${tenant()} ${what}`;
   const [, redraw] = useState(0);
   const latest = useRef(load);
   latest.current = load;
@@ -21,7 +25,7 @@ export function useLive(name, load, every = BEAT_MS) {
     const user = () => redraw((n) => n + 1);
     resource.users.add(user);
     resource.every = every;
-    resource.read = (from) => latest.current(from);
+    resource.read = (from, show) => latest.current(from, show);
     if (Date.now() - resource.at > BEAT_MS) refresh(resource, get);
     else user();
     return () => {
@@ -41,9 +45,18 @@ export const reloadAll = () => Promise.all([...resources.values()].map((one) => 
 async function refresh(resource, from) {
   waiting = waiting.filter((one) => one.resource !== resource);
   const load = (resource.load = {});
-  let data, error = null;
+  const tell = () => {
+    for (const user of [...resource.users]) user();
+  };
+  const show = (part) => {
+    if (resource.load !== load || (resource.data !== undefined && !resource.partial)) return;
+    Object.assign(resource, { data: part, partial: true });
+    tell();
+  };
+  let data,
+    error = null;
   try {
-    data = await resource.read(from);
+    data = await resource.read(from, show);
   } catch (failed) {
     error = failed;
   }
@@ -51,15 +64,18 @@ async function refresh(resource, from) {
   resource.load = null;
   resource.at = Date.now();
   // What was seen before stays while the place is away: a line on top of the page says so.
-  if (!error) Object.assign(resource, { data, error });
+  if (!error) Object.assign(resource, { data, error, partial: false });
   else if (!(error instanceof Away) || resource.data === undefined) resource.error = error;
-  for (const user of [...resource.users]) user();
+  tell();
 }
 
 /** `get` for a load that repeats. */
-const inTurn = (resource) => (...request) => new Promise((answer, failed) => {
-  waiting.push({ resource, start: () => get(...request).then(answer, failed) });
-});
+const inTurn =
+  (resource) =>
+  (...request) =>
+    new Promise((answer, failed) => {
+      waiting.push({ resource, start: () => get(...request).then(answer, failed) });
+    });
 
 async function beat() {
   const now = Date.now();

@@ -5,43 +5,60 @@ import { count, html, number } from "./lib.mjs";
 import { spanOf } from "./times.mjs";
 
 const read = async (name, signal) => (await get(queuePath(name), {}, signal)).queue;
-const overdue = (queue) => (queue.oldest_overdue === "PT0S" ? "Nothing is overdue." : `The oldest due task waits for ${spanOf(queue.oldest_overdue)}.`);
+const overdue = (queue) =>
+  queue.oldest_overdue === "PT0S"
+    ? "Nothing is overdue."
+    : `The oldest due task waits for ${spanOf(queue.oldest_overdue)}.`;
 
-export const pauseQueue = (name) => ask({
-  title: `Pause ${name}`,
-  confirm: "Pause",
-  danger: true,
-  plan: async (_, signal) => {
-    const queue = await read(name, signal);
-    if (queue.paused) return { nothing: true, text: "It is paused already." };
-    return { text: `No further task is claimed until you resume it: ${count(queue.tasks.scheduled, "scheduled task")} and all that come wait. ${queue.tasks.leased ? `${count(queue.tasks.leased, "running task")} continue${queue.tasks.leased === 1 ? "s" : ""}.` : "None is running."}` };
-  },
-  run: async () => {
-    await patch(queuePath(name), { paused: true });
-    return `${name} is paused.`;
-  },
-});
+export const pauseQueue = (name) =>
+  ask({
+    title: `Pause ${name}`,
+    confirm: "Pause",
+    danger: true,
+    plan: async (_, signal) => {
+      const queue = await read(name, signal);
+      if (queue.paused) return { nothing: true, text: "It is paused already." };
+      return {
+        text: `No further task is claimed until you resume it: ${count(queue.tasks.scheduled, "scheduled task")} and all that come wait. ${queue.tasks.leased ? `${count(queue.tasks.leased, "running task")} continue${queue.tasks.leased === 1 ? "s" : ""}.` : "None is running."}`,
+      };
+    },
+    run: async () => {
+      await patch(queuePath(name), { paused: true });
+      return `${name} is paused.`;
+    },
+  });
 
-export const resumeQueue = (name) => ask({
-  title: `Resume ${name}`,
-  confirm: "Resume",
-  plan: async (_, signal) => {
-    const queue = await read(name, signal);
-    if (!queue.paused) return { nothing: true, text: "It is not paused." };
-    const limits = [queue.max_running && `at most ${number(queue.max_running)} at the same time`, queue.rate && `at most ${rateText(queue.rate)}`].filter(Boolean);
-    return { text: `Due tasks are claimed at once, ${limits.length ? limits.join(" and ") : "without a limit of the queue"}. ${overdue(queue)} ${count(queue.tasks.scheduled, "task")} ${queue.tasks.scheduled === 1 ? "is" : "are"} scheduled, due ones among them.` };
-  },
-  run: async () => {
-    await patch(queuePath(name), { paused: false });
-    return `${name} is resumed.`;
-  },
-});
+export const resumeQueue = (name) =>
+  ask({
+    title: `Resume ${name}`,
+    confirm: "Resume",
+    plan: async (_, signal) => {
+      const queue = await read(name, signal);
+      if (!queue.paused) return { nothing: true, text: "It is not paused." };
+      const limits = [
+        queue.max_running && `at most ${number(queue.max_running)} at the same time`,
+        queue.rate && `at most ${rateText(queue.rate)}`,
+      ].filter(Boolean);
+      return {
+        text: `Due tasks are claimed at once, ${limits.length ? limits.join(" and ") : "without a limit of the queue"}. ${overdue(queue)} ${count(queue.tasks.scheduled, "task")} ${queue.tasks.scheduled === 1 ? "is" : "are"} scheduled, due ones among them.`,
+      };
+    },
+    run: async () => {
+      await patch(queuePath(name), { paused: false });
+      return `${name} is resumed.`;
+    },
+  });
 
 export const rateText = (rate) => (rate ? `${number(rate.count)} in ${spanOf(rate.per)}` : "–");
-const asText = (value) => (value === null || value === undefined ? "" : typeof value === "object" ? `${value.count}/${value.per}` : String(value));
+const asText = (value) =>
+  value === null || value === undefined
+    ? ""
+    : typeof value === "object"
+      ? `${value.count}/${value.per}`
+      : String(value);
 
 /** Settings of a queue, each with its name, kind and hint. */
-export const SETTINGS = [
+const SETTINGS = [
   ["max_running", "Running at the same time", "number", "Empty: no limit."],
   ["rate", "Rate", "text", "Such as 10/s or 100/PT1M. Empty: no limit."],
   ["tenant_max_running", "Running of one tenant", "number", "Empty: no limit."],
@@ -57,7 +74,15 @@ export const SETTINGS = [
 /** Change the limits of a queue, all of them or `only` some. */
 export function changeQueue(queue, only) {
   const shown = SETTINGS.filter(([name]) => !only || only.includes(name));
-  const changes = (values) => Object.fromEntries(shown.filter(([name]) => values[name].trim() !== asText(queue[name])).map(([name, , kind]) => [name, values[name].trim() === "" ? null : kind === "number" ? Number(values[name]) : values[name].trim()]));
+  const changes = (values) =>
+    Object.fromEntries(
+      shown
+        .filter(([name]) => values[name].trim() !== asText(queue[name]))
+        .map(([name, , kind]) => [
+          name,
+          values[name].trim() === "" ? null : kind === "number" ? Number(values[name]) : values[name].trim(),
+        ]),
+    );
   ask({
     title: `Change ${queue.queue}`,
     confirm: "Change",
@@ -67,7 +92,10 @@ export function changeQueue(queue, only) {
       if (!found.length) return { nothing: true, text: "No setting differs yet." };
       const now = await read(queue.queue, signal);
       return {
-        text: html`<ul>${found.map(([name, value]) => html`<li><code>${name}</code>: ${asText(now[name]) || "no limit"} → <strong>${value === null ? "default" : String(value)}</strong>${effect(name, value, now)}</li>`)}</ul>${overdue(now)}`,
+        text: html`<ul>
+            ${found.map(([name, value]) => html`<li><code>${name}</code>: ${asText(now[name]) || "no limit"} → <strong>${value === null ? "default" : String(value)}</strong>${effect(name, value, now)}</li>`)}
+          </ul>
+          ${overdue(now)}`,
       };
     },
     run: async (values) => {
@@ -81,5 +109,7 @@ function effect(name, value, now) {
   if (name !== "max_running") return "";
   if (value === null) return ": as many run as workers take";
   const more = value - now.tasks.leased;
-  return more > 0 ? `: ${number(more)} more than now may run` : `: ${count(-more, "task")} over it run on to their end, and none is claimed until then`;
+  return more > 0
+    ? `: ${number(more)} more than now may run`
+    : `: ${count(-more, "task")} over it run on to their end, and none is claimed until then`;
 }

@@ -5,7 +5,10 @@ const BASE = new URL(document.baseURI).pathname;
 
 function read() {
   const path = location.pathname.startsWith(BASE) ? location.pathname.slice(BASE.length) : "";
-  return { parts: path.split("/").filter(Boolean).map(decoded), query: Object.fromEntries(new URLSearchParams(location.search)) };
+  return {
+    parts: path.split("/").filter(Boolean).map(decoded),
+    query: Object.fromEntries(new URLSearchParams(location.search)),
+  };
 }
 
 function decoded(part) {
@@ -18,9 +21,12 @@ function decoded(part) {
 
 export const route = shared(read());
 
+/** Tenant that the address names, "" for none. It stays in every address that a view links to. */
+export const tenant = () => new URLSearchParams(location.search).get("tenant") ?? "";
+
 /** Address of a view, relative to the base: `to(["tasks", id], {queue})`. */
 export function to(parts, query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const given = Object.entries({ tenant: tenant(), ...query }).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const search = new URLSearchParams(given).toString();
   return BASE + parts.map(encodeURIComponent).join("/") + (search ? `?${search}` : "");
 }
@@ -41,7 +47,16 @@ export const filter = (changes) => go(to(route.get().parts, { ...route.get().que
 addEventListener("popstate", () => route.set(read()));
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
-  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || link.target) return;
+  if (
+    !link ||
+    event.defaultPrevented ||
+    event.button ||
+    event.metaKey ||
+    event.ctrlKey ||
+    event.shiftKey ||
+    link.target
+  )
+    return;
   const url = new URL(link.href);
   if (url.origin !== location.origin || !url.pathname.startsWith(BASE) || url.hash) return;
   event.preventDefault();

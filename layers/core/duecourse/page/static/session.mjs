@@ -18,5 +18,3 @@ export function Act({ children, onClick, kind = "", title }) {
   if (!found || found.read_only) return null;
   return html`<button type="button" class=${kind} title=${title} onClick=${onClick}>${children}</button>`;
 }
-
-export const mayAct = () => session.get() && !session.get().read_only;

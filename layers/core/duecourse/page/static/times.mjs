@@ -3,14 +3,21 @@ import { html, shared, useShared } from "./lib.mjs";
 
 let offset = 0;
 /** Set how far the ledger's clock is ahead of this machine's. */
-export const setClock = (now) => { offset = Date.parse(now) - Date.now(); };
+export const setClock = (now) => {
+  offset = Date.parse(now) - Date.now();
+};
 /** The present by the ledger's clock, in epoch ms. */
 export const present = () => Date.now() + offset;
 
 const moment = shared(present());
-setInterval(() => { if (!document.hidden) moment.set(present()); }, 5_000);
+setInterval(() => {
+  if (!document.hidden) moment.set(present());
+}, 5_000);
 /** The present, renewed each five seconds while the page is seen. */
-export const useNow = () => { useShared(moment); return present(); };
+export const useNow = () => {
+  useShared(moment);
+  return present();
+};
 
 export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const FOREVER = Date.parse("9999-01-01T00:00:00Z");
@@ -43,7 +50,12 @@ export function distance(at, now = present()) {
   return ms < 0 ? `${span(-ms)} ago` : `in ${span(ms)}`;
 }
 
-const UNITS = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1_000]];
+const UNITS = [
+  ["d", 86_400_000],
+  ["h", 3_600_000],
+  ["min", 60_000],
+  ["s", 1_000],
+];
 /** A duration by its two largest units: "1 h 58 min", "4.2 s", "35 ms". */
 export function span(ms) {
   if (ms < 1_000) return `${Math.round(ms)} ms`;
@@ -74,7 +86,8 @@ export function Time({ at, how = "when" }) {
   if (!at) return html`<span class="none">–</span>`;
   const ms = asDate(at);
   const utc = new Date(Math.min(ms, 8.64e15)).toISOString();
-  const text = how === "when" ? when(ms, now) : how === "distance" ? distance(ms, now) : `${when(ms, now)} (${distance(ms, now)})`;
+  const text =
+    how === "when" ? when(ms, now) : how === "distance" ? distance(ms, now) : `${when(ms, now)} (${distance(ms, now)})`;
   const zoned = how === "distance" ? `${when(ms, now)} ${ZONE}\n` : `${distance(ms, now)}\n`;
   return html`<time datetime=${utc} title=${`${zoned}${utc}`}>${text || "–"}</time>`;
 }
@@ -96,12 +109,15 @@ export function clockChanges(zone, from, to) {
   const found = [];
   const step = 86_400_000;
   for (let at = from; at < to; at += step) {
-    let low = at, high = Math.min(at + step, to);
-    const before = zoneOffset(zone, low), after = zoneOffset(zone, high);
+    let low = at,
+      high = Math.min(at + step, to);
+    const before = zoneOffset(zone, low),
+      after = zoneOffset(zone, high);
     if (before === after) continue;
     while (high - low > 60_000) {
       const middle = (low + high) / 2;
-      if (zoneOffset(zone, middle) === before) low = middle; else high = middle;
+      if (zoneOffset(zone, middle) === before) low = middle;
+      else high = middle;
     }
     found.push({ at: Math.floor(high / 60_000) * 60_000, minutes: after - before, zone });
   }

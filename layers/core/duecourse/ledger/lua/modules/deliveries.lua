@@ -111,6 +111,15 @@ local function free_for_whole(target, limit)
   return free - free % math.min(event, limit)
 end
 
+-- Notes how many places a target has that tasks wait for: by that number what frees places rings for those tasks.
+local function note_places(target)
+  local most = values.text_of(target.most)
+  if target.waited ~= most then
+    target.waited = most
+    call('HSET', shard.META, 'most:' .. target.name, most)
+  end
+end
+
 -- What waits for a target that this claim hands nothing to becomes due too: its kind has another target by now, or
 -- none.
 function deliveries.wake_waiting(limit, want)
@@ -119,6 +128,7 @@ function deliveries.wake_waiting(limit, want)
   end
   for _, target in pairs(targets) do
     if target.waited and target.free < math.huge then
+      note_places(target) -- a busy target has fewer by now: rung by more, it would ring at once again and again
       target.free = free_for_whole(target, limit)
     end
     if target.waited and target.free > 0 then
@@ -168,10 +178,7 @@ function deliveries.put_aside(aside)
     end
     call('ZADD', key, values.text_of(at), sid)
     call('ZADD', shard.WAITING, '0', places.waiting_member(target.name, due, at, sid))
-    if target.waited ~= values.text_of(target.most) then
-      target.waited = values.text_of(target.most)
-      call('HSET', shard.META, 'most:' .. target.name, target.waited)
-    end
+    note_places(target)
   end
 end
 

@@ -1,7 +1,7 @@
 -- Places at targets: each task that is handed over and not begun has one, and due tasks wait for them.
 
 local TENTH = 10 -- of the places: so many must be free before it rings for what waits, so that few hand-overs take many
-local WHOLE = 10 -- tasks of a whole event, where its target has time for so many: MAX_TASKS of running/targets.py
+local WHOLE = 10 -- tasks of a whole event, where its target has time for so many: MAX_TASKS of running/hand_over.py
 
 local LOOKED_AT = 500 -- of what waits, in one sweep
 local MOST_TARGETS = 64 -- as stats.lua
@@ -66,9 +66,10 @@ function places.is_aside(sid, due, aside)
   return false
 end
 
--- How many tasks are a whole event of a target that may have `most`, and has time for `each` of one, nil for any.
+-- How many tasks are a whole event of a target that may have `most`, and has time for `each` of one, nil for any. It is
+-- no more than half of them: a lost event keeps its places until its lease ends, and what waits goes on by the others.
 function places.event_of(most, each)
-  return math.max(1, math.min(most, each or WHOLE))
+  return math.max(1, math.min(math.floor(most / 2), each or WHOLE))
 end
 
 -- Whether what waits is to be handed over. An invocation takes as long for one task as for ten that run at the same
