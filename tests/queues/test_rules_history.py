@@ -20,7 +20,7 @@ from tests.support.schedules import fire, put
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 MOST_BYTES = 4_096
-LONG = 120
+LONG = 160
 """More bytes than a minute of few kinds of numbers has."""
 
 
