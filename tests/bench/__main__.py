@@ -9,17 +9,18 @@ examples:
 
 from rich.console import Console
 
-from tests.bench import stores, ticks, watched
+from tests.bench import page, stores, ticks, watched
 from tests.bench.command import measured, parser
 from tests.bench.sections import OWN
 from tests.bench.stage import Section, at_one
 
 MORE = {
+    "page": Section("The operators' page", "", at_one(page.figures)),
     "stores": Section("Stores without a server", "", at_one(stores.figures)),
     "ticks": Section("A tick over idle shards", "", at_one(ticks.figures)),
     "watched": Section("Watched keys", "", at_one(watched.figures)),
 }
-"""Figures that other pages have, such as docs/reference/stores.md and docs/how-to/watched-keys.md (six minutes)."""
+"""Figures that other pages have, such as docs/reference/stores.md and docs/how-to/watched-keys.md (eight minutes)."""
 
 
 def main() -> None:

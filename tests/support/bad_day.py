@@ -28,29 +28,36 @@ def invoice(task: Task) -> NoReturn:
     n = task.payload["n"]
     if n % 3 == 0:
         raise KeyError(f"customer-{n}")
-    raise ConnectionError(f"503 of /invoices/{n} {MARKUP}")
+    raise ConnectionError(f"503 of /invoices/{n} {task.payload.get('note', '')}".strip())
 
 
 @contextmanager
-def bad_day(scheduled: int = 20) -> Iterator[Duecourse]:
-    """A ledger at the present instant, with `scheduled` tasks in the queue default that are due within two days."""
+def bad_day(scheduled: int = 20, note: str = MARKUP) -> Iterator[Duecourse]:
+    """A ledger at the present instant: `scheduled` tasks are due within two days, `note` is in texts of all kinds."""
     now = datetime.now(UTC)
     with Duecourse(start=now - timedelta(hours=6)) as day:
         for kind, handler in (("report", report), ("mail", mail), ("invoice", invoice)):
             day.handle(kind, handler)
         _queues(day)
         _schedules(day, now)
-        day.add("report", {"password": "hunter2", "html": MARKUP}, id="report-1")
+        day.add("report", {"password": "hunter2", "html": note}, id="report-1")
         day.answers("https://slow.example.com/jobs/7", status=202, json={"state": "working"})
         slow = {"url": "https://slow.example.com/jobs/7", "until": "state == 'done'", "interval": "PT30M"}
         day.add("poll", slow, id="slow-job")
         for n in range(60):
-            day.add("invoice", {"n": n}, queue="invoices", id=f"invoice-{n}", delay=timedelta(minutes=n), retry=ONCE)
+            day.add(
+                "invoice",
+                {"n": n, "note": note},
+                queue="invoices",
+                id=f"invoice-{n}",
+                delay=timedelta(minutes=n),
+                retry=ONCE,
+            )
         day.advance(now - timedelta(hours=2))
         for queue in ("mail", "full"):
             day.client.set_queue(queue, paused=True)
         _waiting(day, scheduled)
-        _reminders(day, now)
+        _reminders(day, now, note)
         day.advance(now)
         _running(day)
         yield day
@@ -92,10 +99,10 @@ def _waiting(day: Duecourse, scheduled: int) -> None:
         )
 
 
-def _reminders(day: Duecourse, now: datetime) -> None:
-    reminders, people = day.client.reminders, [{"name": "Ada", **EMAIL}, {"name": MARKUP, "phone": "+436601234567"}]
+def _reminders(day: Duecourse, now: datetime, note: str) -> None:
+    reminders, people = day.client.reminders, [{"name": "Ada", **EMAIL}, {"name": note, "phone": "+436601234567"}]
     meeting = now + timedelta(hours=5)
-    reminders.add(id="board", subject=f"Board {MARKUP}", starts_at=meeting, remind_before=["PT1H"], recipients=people)
+    reminders.add(id="board", subject=f"Board {note}", starts_at=meeting, remind_before=["PT1H"], recipients=people)
     standup = {"id": "standup", "subject": "Stand-up", "starts_at": meeting, "remind_before": ["PT10M"]}
     reminders.add(**standup, recipients=people[:1], repeat={"every": "P1D"})  # type: ignore[arg-type]
 

@@ -1,15 +1,20 @@
 // Requests to the HTTP API through the page's own server, and what becomes of them.
-import { shared } from "./lib.mjs";
+import { isDots, shared } from "./lib.mjs";
 import { tenant } from "./route.mjs";
 
 const PATIENCE_MS = 15_000;
 const MAX_WAIT_MS = 60_000;
+const PAGE_KEY = "urn:duecourse:problem:page-key";
+const NO_KEY = "The key of this page is no longer valid: open the address that the command prints.";
+
+/** Text of a problem, or of a gateway's own answer. */
+const textOf = (document) => document?.detail || document?.title || document?.message;
 
 /** The API rejects a request: its own text, field by field if it has fields. */
 export class Problem extends Error {
   constructor(status, document) {
     const errors = document.errors ?? [];
-    super(document.detail || document.title || document.message || `The answer is ${status}.`);
+    super(textOf(document) || `The answer is ${status}.`);
     this.status = status;
     this.document = document;
     this.fields = Object.fromEntries(errors.map((one) => [one.field, one.problem]));
@@ -22,7 +27,18 @@ export class Away extends Error {}
 /** Null while the place answers; otherwise since when it does not, why, and when the page tries again. */
 export const away = shared(null);
 
-export const segment = (text) => encodeURIComponent(text);
+/** A part of a path. Throws Problem for dots alone: a browser takes them for a step up, however they are written. */
+export function segment(text) {
+  if (isDots(text)) throw new Problem(0, { detail: `A browser cannot ask for the name "${text}": use the command.` });
+  return encodeURIComponent(text);
+}
+
+/** A rejection as a value {rejected}: one queue that is gone by now, or cannot be read, hides none of the others. */
+export const orRejection = (answer) =>
+  answer.catch((error) => {
+    if (!(error instanceof Problem)) throw error;
+    return { rejected: error };
+  });
 
 /** One request; `path` begins with a slash. Throws Problem and Away.
  *
@@ -45,10 +61,12 @@ export async function request(method, path, { query = {}, body, signal } = {}) {
   };
   const { status, text } = await answered(url, options, signal, once ? 2 : 1);
   const found = parsed(text);
-  if (status === 401 && found?.type?.endsWith(":page-key"))
-    throw gone("The key of this page is no longer valid: open the address that the command prints.");
-  if (status === 401) throw gone(found?.detail || found?.message || "The API does not know the caller.");
-  if (status >= 502 || found === null) throw gone(found?.detail || found?.title || `The answer has status ${status}.`);
+  // A gateway before the API has a 401 of its own, such as for a token that expired: its text says so.
+  if (status === 401)
+    throw gone(
+      found?.type === PAGE_KEY ? NO_KEY : textOf(found) || "The API rejects the credentials of the page's server.",
+    );
+  if (status >= 502 || found === null) throw gone(textOf(found) || `The answer has status ${status}.`);
   if (away.get()) away.set(null);
   if (status >= 400) throw new Problem(status, found);
   return found;

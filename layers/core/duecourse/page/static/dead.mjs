@@ -1,8 +1,8 @@
 // The dead: grouped by error, since when, how many each hour; some or a whole group replayed or deleted.
-import { allQueues, pages, queuePath } from "./api.mjs";
+import { allQueues, orRejection, pages, queuePath } from "./api.mjs";
 import { count, html, number } from "./lib.mjs";
 import { useLive } from "./live.mjs";
-import { DeadGroup } from "./overview.mjs";
+import { DeadGroup, Unread } from "./overview.mjs";
 import { Empty, Failure, Panel, QueueLink, Rows, Waiting } from "./parts.mjs";
 import { Bars } from "./plots.mjs";
 import { to } from "./route.mjs";
@@ -43,7 +43,8 @@ async function everywhere(from) {
   const queues = (await allQueues(from))
     .filter((one) => one.tasks.dead)
     .sort((one, other) => other.tasks.dead - one.tasks.dead);
-  return { queues, groups: await Promise.all(queues.slice(0, 20).map((one) => groups(one.queue, from))) };
+  const found = queues.slice(0, 20).map(async (one) => ({ queue: one.queue, ...(await orRejection(groups(one.queue, from))) }));
+  return { queues, groups: await Promise.all(found) };
 }
 
 export function Dead() {
@@ -51,16 +52,17 @@ export function Dead() {
   return html`<div class="title"><h1>Dead tasks</h1></div>
     <${Waiting} live=${live}
       >${() => {
-        const all = live.data.groups.flatMap((one) => one.errors.map((group) => ({ queue: one.queue, group })));
+        const all = live.data.groups.flatMap((one) => (one.errors ?? []).map((group) => ({ queue: one.queue, group })));
         all.sort((one, other) => other.group.count - one.group.count);
         const total = live.data.queues.reduce((sum, one) => sum + one.tasks.dead, 0);
-        if (!all.length) return html`<p class="fine">No task is dead.</p>`;
+        if (!total) return html`<p class="fine">No task is dead.</p>`;
         return html`<p class="soft">
             ${count(total, "dead task")} in ${count(live.data.queues.length, "queue")}, by error; # is in place of
             numbers and ids. A dead task is kept until its retention ends, and its id stays taken until
             then.${live.data.queues.length > 20 && " The 20 queues with most of them are looked at."}
           </p>
           <ul class="findings">
+            ${live.data.groups.filter((one) => one.rejected).map((one) => html`<${Unread} key=${one.queue} ...${one} />`)}
             ${all.map(({ queue, group }) => html`<${DeadGroup} key=${`${queue} ${group.kind} ${group.error}`} queue=${queue} group=${group} />`)}
           </ul>`;
       }}<//
@@ -86,7 +88,7 @@ export function DeadOf({ queue, query }) {
   return html`<div class="title">
       <h1>Dead in <${QueueLink} queue=${queue} /></h1>
       <div class="buttons">
-        ${total > 0 && html`<${Act} kind="main" onClick=${() => replayMany(queue, filter, whole)}>Replay all…<//><${Act} kind="danger" onClick=${() => actOnAll("purge", queue, { state: "dead", ...filter }, whole, after)}>Delete all…<//>`}
+        ${total > 0 && html`<${Act} kind="main" onClick=${() => replayMany(queue, filter, whole, after)}>Replay all…<//><${Act} kind="danger" onClick=${() => actOnAll("purge", queue, { state: "dead", ...filter }, whole, after)}>Delete all…<//>`}
       </div>
     </div>
     ${query.error && html`<p class="why bad"><strong>${query.kind}:</strong> ${query.error} <a href=${to(["dead", queue])}>All errors of this queue</a></p>`}
@@ -96,7 +98,7 @@ export function DeadOf({ queue, query }) {
           ? html`${
                 !query.error &&
                 html`<ul class="findings">
-                  ${found.map((group) => html`<${DeadGroup} key=${group.kind + group.error} queue=${queue} group=${group} />`)}
+                  ${found.map((group) => html`<${DeadGroup} key=${group.kind + group.error} queue=${queue} group=${group} after=${after} />`)}
                 </ul>`
               }
               <${Panel}

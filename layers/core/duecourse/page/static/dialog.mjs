@@ -1,5 +1,5 @@
 // Each action says what it will do, asks, and shows its result: in one dialog.
-import { Problem } from "./api.mjs";
+import { Away, Problem, away } from "./api.mjs";
 import { html, inLanes, shared, useEffect, useRef, useShared, useState } from "./lib.mjs";
 import { reloadAll } from "./live.mjs";
 import { Failure } from "./parts.mjs";
@@ -32,6 +32,8 @@ function Dialog({ action }) {
   const [error, setError] = useState(null);
   const [progress, setProgress] = useState(null);
   const [result, setResult] = useState(null);
+  const [halted, setHalted] = useState("");
+  const [turn, setTurn] = useState(0);
   const text = JSON.stringify(values);
   useEffect(() => {
     node.current.showModal();
@@ -40,7 +42,7 @@ function Dialog({ action }) {
     if (progress || result || action.info) return undefined;
     const abort = new AbortController();
     setPlan(null);
-    const timer = setTimeout(
+    let timer = setTimeout(
       async () => {
         try {
           const found = await action.plan(values, abort.signal);
@@ -49,7 +51,10 @@ function Dialog({ action }) {
             setError(null);
           }
         } catch (failed) {
-          if (!abort.signal.aborted) setError(failed);
+          if (abort.signal.aborted) return;
+          setError(failed);
+          if (failed instanceof Away)
+            timer = setTimeout(() => setTurn((n) => n + 1), Math.max(SETTLE_MS, (away.get()?.next ?? 0) - Date.now()));
         }
       },
       plan || error ? SETTLE_MS : 0,
@@ -58,7 +63,7 @@ function Dialog({ action }) {
       clearTimeout(timer);
       abort.abort();
     };
-  }, [text]);
+  }, [text, turn]);
   const close = () => {
     if (!progress) {
       node.current.close();
@@ -72,10 +77,19 @@ function Dialog({ action }) {
     stop.current = new AbortController();
     setProgress({ text: "Under way…" });
     setError(null);
+    setHalted("");
+    let told = null;
+    const tell = (news) => {
+      told = news;
+      setProgress(news);
+    };
     try {
-      setResult(await action.run(values, { plan, tell: setProgress, signal: stop.current.signal }));
+      setResult(await action.run(values, { plan, tell, signal: stop.current.signal }));
     } catch (failed) {
       setError(failed);
+      if (told) setHalted(`${told.text}, then it failed: ${failed.message}`);
+      // What is left to do is looked at anew.
+      if (failed instanceof Away) setTurn((n) => n + 1);
     }
     setProgress(null);
     reloadAll();
@@ -115,7 +129,8 @@ function Dialog({ action }) {
           <div>${progress.text}</div>
         </div>`
       }
-      ${error && html`<${Failure} error=${error} />`}
+      ${halted && html`<div class="note bad" role="alert">${halted}</div>`}
+      ${error && !halted.endsWith(error.message) && html`<${Failure} error=${error} />`}
       ${result && html`<div class="note good" role="status">${result}</div>`}
       ${/* Each button has a key: one that became another within its click would be pressed twice. */ ""}
       <div class="buttons">

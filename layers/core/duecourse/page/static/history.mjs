@@ -1,6 +1,6 @@
 // Numbers of queues over time: what was done and what failed, and how late runs were.
 import { Problem, queuePath } from "./api.mjs";
-import { html, number, script, useEffect, useLayoutEffect, useRef, useState } from "./lib.mjs";
+import { html, isDots, number, script, useEffect, useLayoutEffect, useRef, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
 import { Choice, Panel, Table } from "./parts.mjs";
 import { clock, dayName, span, when } from "./times.mjs";
@@ -57,7 +57,8 @@ function quantile(counts, part) {
 
 export function History({ queues }) {
   const [wide, setWide] = useState("1h");
-  const busiest = [...queues]
+  const busiest = queues
+    .filter((one) => !isDots(one.queue))
     .sort((one, other) => weight(other) - weight(one))
     .slice(0, MOST)
     .map((one) => one.queue);

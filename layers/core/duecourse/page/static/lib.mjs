@@ -33,17 +33,28 @@ export function useShared(source) {
   return source.get();
 }
 
+/** True for a name that a browser takes for a step within a path. */
+export const isDots = (text) => text === "." || text === "..";
+
 /** "1 task", "2 tasks", "1,234 tasks". */
 export const count = (n, one, many = `${one}s`) => `${number(n)} ${n === 1 ? one : many}`;
 export const number = (n) => n.toLocaleString("en");
 
 /** Do something for each item, four at a time, until the signal comes: a browser has six connections. */
 export async function inLanes(items, act, signal) {
-  let next = 0;
+  let next = 0,
+    stopped = false;
   const lane = async () => {
-    while (next < items.length && !signal?.aborted) await act(items[next++]);
+    try {
+      while (next < items.length && !signal?.aborted && !stopped) await act(items[next++]);
+    } catch (error) {
+      stopped = true;
+      throw error;
+    }
   };
-  await Promise.all([lane(), lane(), lane(), lane()]);
+  // To the end of all four: one that went on after a failure would still tell of its progress.
+  const failed = (await Promise.allSettled([lane(), lane(), lane(), lane()])).find((one) => one.reason);
+  if (failed) throw failed.reason;
 }
 
 /** A script of a package that is no module: it is loaded once, when a view needs it. */

@@ -1,5 +1,5 @@
 // Limits of every queue, and what each holds back now.
-import { allQueues } from "./api.mjs";
+import { allQueues, orRejection } from "./api.mjs";
 import { html } from "./lib.mjs";
 import { useLive } from "./live.mjs";
 import { Health, heldBack } from "./overview.mjs";
@@ -15,7 +15,8 @@ async function causes(queues, from) {
     .filter((one) => duration(one.oldest_overdue) > 0)
     .sort((one, other) => duration(other.oldest_overdue) - duration(one.oldest_overdue))
     .slice(0, LOOKED);
-  return Object.fromEntries(await Promise.all(late.map(async (one) => [one.queue, await heldBack(one.queue, from)])));
+  const found = await Promise.all(late.map(async (one) => [one.queue, await orRejection(heldBack(one.queue, from))]));
+  return new Map(found.filter(([, cause]) => !cause?.rejected));
 }
 
 const none = (value) => value ?? html`<span class="none">–</span>`;
@@ -44,7 +45,7 @@ export function Limits() {
                       <td class="n">${queue.retention ? spanOf(queue.retention) : none()}</td>
                       <td class="n">${duration(queue.oldest_overdue) ? spanOf(queue.oldest_overdue) : none()}</td>
                       <td class="wrap">
-                        ${why.data?.[queue.queue] ? html`<${Sentence} text=${why.data[queue.queue].waits.text} />` : duration(queue.oldest_overdue) ? html`<span class="none">…</span>` : html`<span class="none">nothing</span>`}
+                        ${why.data?.get(queue.queue) ? html`<${Sentence} text=${why.data.get(queue.queue).waits.text} />` : duration(queue.oldest_overdue) ? html`<span class="none">…</span>` : html`<span class="none">nothing</span>`}
                       </td>
                       <td class="act"><${Act} kind="quiet" onClick=${() => changeQueue(queue)}>Change…<//></td>
                     </tr>`,

@@ -1,5 +1,6 @@
 // The first view: what is wrong, since when, why, and what may be done; then the queues, and what comes.
-import { allQueues, pages, queuePath, taskPath } from "./api.mjs";
+import { allQueues, orRejection, pages, queuePath, taskPath } from "./api.mjs";
+import { Failing, failing, failingOf } from "./failing.mjs";
 import { History } from "./history.mjs";
 import { count, html, number, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
@@ -12,11 +13,13 @@ import { Act } from "./session.mjs";
 import { replayMany } from "./task_actions.mjs";
 import { Sentence, Time, duration, present, span, spanOf } from "./times.mjs";
 
-const LATE_MS = 60_000;
+export const LATE_MS = 60_000;
 const MOST = 6;
 const overdueMs = (queue) => duration(queue.oldest_overdue);
 
 /** Limits that `why` names, as settings of a queue. */
+/** Limits that running tasks use up: one that is stuck may be the cause. */
+const FULL = new Set(["max_running", "tenant_max_running"]);
 const SETTING = { max_running: "max_running", tenant_max_running: "tenant_max_running", rate: "rate" };
 
 /** Why the oldest due task of a queue waits, in the words of `why`. */
@@ -26,6 +29,8 @@ export async function heldBack(queue, get) {
   const why = await get(taskPath(tasks[0].id, "/why"), { queue });
   return { task: tasks[0], waits: why.waits };
 }
+
+const deadOf = async (queue, get) => get(queuePath(queue, "/dead"), { limit: 10_000 });
 
 /** Causes of late queues, and errors of dead tasks: of the queues that are worst. */
 async function findings(queues, get) {
@@ -37,13 +42,14 @@ async function findings(queues, get) {
     .filter((one) => one.tasks.dead)
     .sort((one, other) => other.tasks.dead - one.tasks.dead)
     .slice(0, MOST);
-  const [causes, deaths] = await Promise.all([
-    Promise.all(late.map(async (one) => [one.queue, await heldBack(one.queue, get)])),
+  const [causes, deaths, fails] = await Promise.all([
+    Promise.all(late.map(async (one) => [one.queue, await orRejection(heldBack(one.queue, get))])),
     Promise.all(
-      dead.map(async (one) => ({ queue: one.queue, ...(await get(queuePath(one.queue, "/dead"), { limit: 10_000 })) })),
+      dead.map(async (one) => ({ queue: one.queue, ...(await orRejection(deadOf(one.queue, get))) })),
     ),
+    failing(queues, get),
   ]);
-  return { causes: Object.fromEntries(causes), deaths };
+  return { causes: new Map(causes.filter(([, cause]) => !cause?.rejected)), deaths, fails };
 }
 
 export function Overview() {
@@ -63,7 +69,7 @@ function Wrong({ queues, found }) {
   const items = [];
   for (const queue of queues) {
     const late = overdueMs(queue) >= LATE_MS,
-      cause = found?.causes[queue.queue];
+      cause = found?.causes.get(queue.queue);
     if (queue.paused || late)
       items.push({
         weight: overdueMs(queue) + (late ? 1e9 : 0),
@@ -86,7 +92,8 @@ function Wrong({ queues, found }) {
       });
   }
   for (const one of found?.deaths ?? []) {
-    for (const group of one.errors.slice(0, MOST))
+    if (one.rejected) items.push({ weight: 2e9, node: html`<${Unread} key=${`unread ${one.queue}`} ...${one} />` });
+    for (const group of one.errors?.slice(0, MOST) ?? [])
       items.push({
         weight: 2e9 + group.count * 1e6,
         node: html`<${DeadGroup}
@@ -96,6 +103,8 @@ function Wrong({ queues, found }) {
         />`,
       });
   }
+  for (const one of found?.fails ?? [])
+    items.push({ weight: 5e8 + one.count, node: html`<${Failing} key=${`fails ${one.queue}`} found=${one} />` });
   for (const one of found?.deaths ?? []) {
     const others = (queues.find((queue) => queue.queue === one.queue)?.tasks.dead ?? 0) - one.tasks;
     if (others > 0 && !one.next_cursor)
@@ -123,7 +132,8 @@ function Wrong({ queues, found }) {
           </ul>`
         : looked
           ? html`<p class="fine">
-              Nothing: no queue is late or paused, no task is dead, and no run lapsed in the last hour.
+              Nothing: no queue is late or paused, no task is dead or fails in a row, and no run lapsed in the last
+              hour.
             </p>`
           : html`<p class="empty" role="status">Looking…</p>`
     }
@@ -144,6 +154,7 @@ function LateQueue({ queue, cause }) {
     </p>
     <div class="buttons">
       ${queue.paused ? html`<${Act} onClick=${() => resumeQueue(queue.queue)}>Resume…<//>` : setting && html`<${Act} onClick=${() => changeQueue(queue, [setting])}>Change the limit…<//>`}
+      ${FULL.has(cause?.waits.for) && queue.tasks.leased > 0 && html`<a class="button quiet" href=${to(["tasks"], { queue: queue.queue, state: "leased" })}>${number(queue.tasks.leased)} running</a>`}
       <a class="button quiet" href=${to(["tasks"], { queue: queue.queue, state: "scheduled" })}
         >${count(queue.tasks.scheduled, "task")}</a
       >
@@ -162,7 +173,14 @@ const Lapsed = ({ queue }) =>
     </p>
   </li>`;
 
-export function DeadGroup({ queue, group }) {
+/** A queue whose dead tasks could not be read. */
+export const Unread = ({ queue, rejected }) =>
+  html`<li class="finding bad">
+    <div class="what">The dead tasks of <${QueueLink} queue=${queue} /> cannot be read</div>
+    <p>${rejected.message}</p>
+  </li>`;
+
+export function DeadGroup({ queue, group, after }) {
   const filter = { kind: group.kind, error: group.error };
   return html`<li class="finding bad">
     <div class="what">
@@ -174,21 +192,21 @@ export function DeadGroup({ queue, group }) {
       <${Time} at=${group.latest} how="both" />. Example: <${TaskLink} id=${group.example} queue=${queue} />
     </p>
     <div class="buttons">
-      <${Act} onClick=${() => replayMany(queue, filter, html`Kind ${group.kind}, error <q>${group.error}</q>`)}
+      <${Act} onClick=${() => replayMany(queue, filter, html`Kind ${group.kind}, error <q>${group.error}</q>`, after)}
         >Replay…<//
       ><a class="button quiet" href=${to(["dead", queue], filter)}>Look</a>
     </div>
   </li>`;
 }
 
-/** One word on a queue: how it does. */
-export function Health({ queue }) {
+/** One word on a queue: how it does. With `quiet`, none for one that does well. */
+export function Health({ queue, quiet }) {
   const late = overdueMs(queue);
   if (queue.paused) return html`<${Chip} kind="warn">paused<//>`;
   if (late >= LATE_MS) return html`<${Chip} kind="dead">late<//>`;
   if (queue.max_running && queue.tasks.leased >= queue.max_running)
     return html`<${Chip} kind="warn" title="As many tasks run as max_running allows.">full<//>`;
-  return html`<${Chip} kind="done">ok<//>`;
+  return quiet ? null : html`<${Chip} kind="done">ok<//>`;
 }
 
 const NUMBER = "n";
@@ -373,6 +391,11 @@ export function Queue({ name }) {
     (from) => heldBack(name, from),
     6_000,
   );
+  const fails = useLive(
+    live.data?.queue.tasks.scheduled ? `fails of ${name}` : null,
+    (from) => failingOf(name, from),
+    10_000,
+  );
   const dead = useLive(
     live.data?.queue.tasks.dead ? `dead of ${name}` : null,
     (from) => from(queuePath(name, "/dead"), { limit: 10_000 }),
@@ -395,9 +418,9 @@ export function Queue({ name }) {
           </div>
         </div>
         ${
-          (queue.paused || overdueMs(queue) >= LATE_MS) &&
+          (queue.paused || overdueMs(queue) >= LATE_MS || fails.data) &&
           html`<ul class="findings">
-            <${LateQueue} queue=${queue} cause=${cause.data} />
+            ${(queue.paused || overdueMs(queue) >= LATE_MS) && html`<${LateQueue} queue=${queue} cause=${cause.data} />`}${fails.data && html`<${Failing} found=${fails.data} />`}
           </ul>`
         }
         <div class="columns">

@@ -82,7 +82,8 @@ export const Meter = ({ used, limit }) =>
         ><meter
           min="0"
           max=${limit}
-          high=${limit}
+          low=${limit * 0.8}
+          high=${limit - 0.5}
           optimum="0"
           value=${used}
           aria-label="running, of at most ${limit}"

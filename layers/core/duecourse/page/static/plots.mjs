@@ -33,7 +33,11 @@ function Axis({ from, to, now, most }) {
     const part = (at - from) / (to - from);
     return part < 0.05 ? "first" : part > 0.92 ? "last" : "";
   };
-  const { step, at: marks } = ticks(from, to, most);
+  const { step, at: all } = ticks(from, to, most);
+  // A mark beside "now" would lie under it.
+  const marks = all.filter(
+    (at) => !(now >= from && now <= to) || Math.abs(at - now) / (to - from) > (NARROW.matches ? 0.14 : 0.05),
+  );
   const label = (at) =>
     step >= DAY || (step >= HOUR && clock(at) === "00:00") ? dayName(at) : step < MIN ? when(at, at) : clock(at);
   return html`<div class="axis" aria-hidden="true">
@@ -167,7 +171,7 @@ export function Life({ why, task, now }) {
                       x2=${x(one.from)}
                       y1="14"
                       y2="40"
-                    /><circle class=${one.kind} cx=${x(one.to)} cy="14" r="4" />`
+                    />${one.kind !== "run" && html`<circle class=${one.kind} cx=${x(one.to)} cy="14" r="4" />`}`
                 : html`<rect class=${one.kind} x=${x(one.from)} y="34" width=${wide(one)} height="12" />`
             }</g
           >`,

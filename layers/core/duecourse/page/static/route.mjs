@@ -1,5 +1,5 @@
 // Addresses: each view has one, below the base of the page.
-import { shared } from "./lib.mjs";
+import { isDots, shared } from "./lib.mjs";
 
 const BASE = new URL(document.baseURI).pathname;
 
@@ -26,6 +26,7 @@ export const tenant = () => new URLSearchParams(location.search).get("tenant") ?
 
 /** Address of a view, relative to the base: `to(["tasks", id], {queue})`. */
 export function to(parts, query = {}) {
+  if (parts.some(isDots)) return to(["search"], { q: parts.find(isDots) });
   const given = Object.entries({ tenant: tenant(), ...query }).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const search = new URLSearchParams(given).toString();
   return BASE + parts.map(encodeURIComponent).join("/") + (search ? `?${search}` : "");

@@ -2,6 +2,7 @@
 import { allQueues, pages, post, schedulePath, taskPath } from "./api.mjs";
 import { count, html, inLanes, number, useEffect, useMemo, useState } from "./lib.mjs";
 import { useLive } from "./live.mjs";
+import { Health, LATE_MS } from "./overview.mjs";
 import { Chip, Choice, Empty, Facts, Json, Panel, QueueLink, State, Table, TaskLink, Waiting } from "./parts.mjs";
 import { Calendar, Lanes, changeText, startOfWeek } from "./plots.mjs";
 import { filter, go, to } from "./route.mjs";
@@ -98,8 +99,10 @@ function useTimes(schedules, until) {
 export function Schedules({ query }) {
   useWords();
   const live = useLive("schedules", everySchedule, 15_000);
+  const queues = useLive("queues", allQueues, 15_000);
+  const health = new Map((queues.data ?? []).map((one) => [one.queue, one]));
   const how = query.show ?? "timeline",
-    wide = SPANS[query.span] ? query.span : "24h";
+    wide = Object.hasOwn(SPANS, query.span) ? query.span : "24h";
   const text = (query.find ?? "").toLowerCase();
   return html`<div class="title"><h1>Schedules</h1></div>
     <${Waiting} live=${live}
@@ -156,7 +159,10 @@ export function Schedules({ query }) {
                 (one) =>
                   html`<tr key=${keyOf(one)}>
                     <th scope="row"><a class="id" href=${addressOf(one)}>${one.id}</a></th>
-                    <td><${QueueLink} queue=${one.queue} /></td>
+                    <td>
+                      <${QueueLink} queue=${one.queue} />${" "}
+                      ${health.has(one.queue) && html`<${Health} queue=${health.get(one.queue)} quiet=${true} />`}
+                    </td>
                     <td class="rule" title=${ruleText(one.repeat)}>
                       ${inWords(one.repeat)} <span class="soft">${one.time_zone}</span>
                     </td>
@@ -223,6 +229,7 @@ export function Schedule({ id, query }) {
   return html`<${Waiting} live=${live}
     >${() => {
       const one = live.data;
+      const waits = one.recent.filter((past) => past.state === "scheduled" && now - Date.parse(past.at) >= LATE_MS);
       const horizon = one.next.length ? Date.parse(one.next.at(-1).at) : now + DAY;
       const changes = clockChanges(one.time_zone, now, Math.max(horizon, now + 60 * DAY)).slice(0, 2);
       return html`<div class="title">
@@ -236,7 +243,9 @@ export function Schedule({ id, query }) {
           </div>
         </div>
         ${live.error && html`<p class="note warn" role="alert">${live.error.message}</p>`}
-        <p class="why ${one.paused ? "warn" : ""}"><strong>Why:</strong> <${Sentence} text=${one.why} /></p>
+        <p class="why ${one.paused || waits.length ? "warn" : ""}">
+          <strong>Why:</strong> <${Sentence} text=${one.why} />
+        </p>
         <div class="columns">
           <${Panel} title="Fires next"
             ><p>
@@ -250,7 +259,7 @@ export function Schedule({ id, query }) {
             >${
               one.recent.length
                 ? html`<ol class="upcoming">
-                    ${one.recent.map((past) => html`<li key=${past.id}><${Time} at=${past.at} /> ${["skipped", "missed"].includes(past.state) ? html`<${Chip} kind="warn" title=${past.state === "skipped" ? "Another occurrence was still running, or a quota was used up." : "Nothing ran for it."}>${past.state}<//>` : html`<${TaskLink} id=${past.id} queue=${queue}><${State} state=${past.state} /><//>`} <span class="soft">${runs.data?.[past.id] ?? ""}${past.stands_for > 1 ? ` makes up for ${number(past.stands_for)} times` : ""}</span></li>`)}
+                    ${one.recent.map((past) => html`<li key=${past.id}><${Time} at=${past.at} /> ${["skipped", "missed"].includes(past.state) ? html`<${Chip} kind="warn" title=${past.state === "skipped" ? "Another occurrence was still running, or a quota was used up." : "Nothing ran for it."}>${past.state}<//>` : html`<${TaskLink} id=${past.id} queue=${queue}><${State} state=${past.state} /><//>`} ${waits.includes(past) && html` <${Chip} kind="warn">late by ${span(now - Date.parse(past.at))}<//>`} <span class="soft">${runs.data?.[past.id] ?? ""}${past.stands_for > 1 ? ` makes up for ${number(past.stands_for)} times` : ""}</span></li>`)}
                   </ol>`
                 : html`<${Empty}>None yet.<//>`
             }<//

@@ -5,6 +5,9 @@ import { Empty, Failure, State } from "./parts.mjs";
 import { tenant, to } from "./route.mjs";
 import { Time } from "./times.mjs";
 
+/** Characters of every id and name: another text, such as a sentence that was pasted, is asked for nowhere. */
+const ID = /^[\w.:@~-]{1,400}$/;
+
 /** What is found under an id; a 404 is no answer of use, any other failure is one. */
 async function look(load) {
   try {
@@ -25,6 +28,10 @@ export function Search({ query }) {
       !abort.signal.aborted && one && setState((before) => ({ ...before, found: [...before.found, one] }));
     setState({ found: [], looked: 0, total: 0 });
     if (!id) return undefined;
+    if (!ID.test(id)) {
+      setState({ found: [], looked: 1, total: 1 });
+      return undefined;
+    }
     (async () => {
       try {
         const queues = (await allQueues(ask)).map((one) => one.queue);

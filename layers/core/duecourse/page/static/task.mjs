@@ -49,7 +49,7 @@ function Shown({ task, why, gone }) {
             <strong>Why:</strong>${" "}
             <${Sentence}
               text=${waits.text}
-            />${waits.until && html` <span class="soft">${distance(Date.parse(waits.until), now)}</span>`}
+            />${task.state === "scheduled" && task.attempt > 1 && html` That is attempt ${task.attempt} of ${task.max_attempts}: the last run failed.`}${waits.until && html` <span class="soft">${distance(Date.parse(waits.until), now)}</span>`}
           </p>`
     }
     ${task.error && html`<pre class="error" tabindex="0" role="region" aria-label="Error of the newest failed run">${task.error}</pre>`}

@@ -56,7 +56,9 @@ export const move = (task) =>
         return { nothing: true, text: "The task is running: it can be moved only by taking it from its worker." };
       const at = Date.parse(fromInput(values.due));
       return {
-        text: html`It runs ${distance(at)} in place of ${distance(Date.parse(task.due_at))}: at <${Time} at=${at} />.`,
+        text: html`It runs${" "}
+          ${distance(at)}${task.state === "scheduled" && ` in place of ${distance(Date.parse(task.due_at))}`}: at${" "}
+          <${Time} at=${at} />.`,
       };
     },
     run: async (values) => {
@@ -169,8 +171,7 @@ export function actOnChosen(verb, tasks, after) {
       </p>`,
     }),
     run: async (_, control) => {
-      const [done, failures] = await each(fit, act, control, doing);
-      after?.();
+      const [done, failures] = await each(fit, act, control, doing).finally(() => after?.());
       return html`${doing} ${number(done)} of${" "}
       ${count(fit.length, "task")}${control.signal.aborted ? ", then stopped" : ""}.${
         failures.length
@@ -208,7 +209,7 @@ async function dryRun(load, size, signal) {
 const least = ({ found, more }) => `${more ? "at least " : ""}${count(found, "task")}`;
 
 /** Replay the dead tasks of a queue by kind and error, at a rate. */
-export function replayMany(queue, filter, about) {
+export function replayMany(queue, filter, about, after) {
   const load = (limit) => (cursor) =>
     post(queuePath(queue, "/dead/replay"), { ...filter, dry_run: true, limit, cursor });
   ask({
@@ -247,7 +248,7 @@ export function replayMany(queue, filter, about) {
       return {
         total,
         confirm: `Replay ${count(total, "task")}`,
-        text: `${total < counted.found ? `${count(total, "task")} of ${least(counted)}` : `${least(counted)}`} would be replayed, the oldest first, each with all of its attempts. ${takes} You can stop it: those not yet replayed stay dead.`,
+        text: `${total < counted.found ? `${number(total)} of ${least(counted)}` : `${least(counted)}`} would be replayed, the oldest first, each with all of its attempts. ${takes} You can stop it: those not yet replayed stay dead.`,
       };
     },
     run: async (values, { plan, tell, signal }) => {
@@ -256,20 +257,24 @@ export function replayMany(queue, filter, about) {
       let done = 0,
         cursor = null;
       tell({ done, total: plan.total, text: `Replayed 0 of ${number(plan.total)}` });
-      while (done < plan.total && !signal.aborted) {
-        const began = Date.now();
-        const limit = Math.min(chunk, plan.total - done);
-        const page = await post(queuePath(queue, "/dead/replay"), {
-          ...filter,
-          limit,
-          cursor,
-          ...(rate && { rate: `${Math.max(1, Math.round(rate))}/s` }),
-        });
-        done += page.replayed;
-        cursor = page.next_cursor;
-        tell({ done, total: plan.total, text: `Replayed ${number(done)} of ${number(plan.total)}` });
-        if (!cursor) break;
-        if (rate && done < plan.total) await pause((page.replayed / rate) * 1000 - (Date.now() - began), signal);
+      try {
+        while (done < plan.total && !signal.aborted) {
+          const began = Date.now();
+          const limit = Math.min(chunk, plan.total - done);
+          const page = await post(queuePath(queue, "/dead/replay"), {
+            ...filter,
+            limit,
+            cursor,
+            ...(rate && { rate: `${Math.max(1, Math.round(rate))}/s` }),
+          });
+          done += page.replayed;
+          cursor = page.next_cursor;
+          tell({ done, total: plan.total, text: `Replayed ${number(done)} of ${number(plan.total)}` });
+          if (!cursor) break;
+          if (rate && done < plan.total) await pause((page.replayed / rate) * 1000 - (Date.now() - began), signal);
+        }
+      } finally {
+        after?.();
       }
       return `Replayed ${number(done)} of ${count(plan.total, "task")}${signal.aborted ? ", then stopped" : ""}.`;
     },
@@ -303,17 +308,20 @@ export function actOnAll(verb, queue, filter, about, after) {
     run: async (_, { plan, tell, signal }) => {
       let total = 0,
         cursor = null;
-      do {
-        const page = await act({ limit: 1_000, cursor });
-        total += page[done];
-        cursor = page.next_cursor;
-        tell({
-          done: Math.min(total, plan.total),
-          total: plan.total,
-          text: `${word === "Delete" ? "Deleted" : "Cancelled"} ${number(total)} of ${number(plan.total)}`,
-        });
-      } while (cursor && total < plan.total && !signal.aborted);
-      after?.();
+      try {
+        do {
+          const page = await act({ limit: 1_000, cursor });
+          total += page[done];
+          cursor = page.next_cursor;
+          tell({
+            done: Math.min(total, plan.total),
+            total: plan.total,
+            text: `${word === "Delete" ? "Deleted" : "Cancelled"} ${number(total)} of ${number(plan.total)}`,
+          });
+        } while (cursor && total < plan.total && !signal.aborted);
+      } finally {
+        after?.();
+      }
       return `${word === "Delete" ? "Deleted" : "Cancelled"} ${count(total, "task")}${signal.aborted ? ", then stopped" : ""}.`;
     },
   });

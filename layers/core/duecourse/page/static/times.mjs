@@ -92,8 +92,8 @@ export function Time({ at, how = "when" }) {
   return html`<time datetime=${utc} title=${`${zoned}${utc}`}>${text || "–"}</time>`;
 }
 
-const INSTANT = /(\d{4}-\d\d-\d\dT[\d:.]+Z)/;
-/** A sentence of the API; instants in it are shown in the reader's zone. */
+const INSTANT = /(?<!@)(\d{4}-\d\d-\d\dT[\d:.]+Z)/;
+/** A sentence of the API; instants in it are shown in the reader's zone, but for those of an occurrence's id. */
 export const Sentence = ({ text }) =>
   html`<span>${text.split(INSTANT).map((part, n) => (n % 2 ? html`<${Time} at=${part} />` : part))}</span>`;
 
