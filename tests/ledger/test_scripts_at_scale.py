@@ -296,7 +296,7 @@ def test_no_script_does_more_where_there_are_twice_as_many(redis_server: RedisSe
 
 WHOLE = re.compile(r"'(HGETALL|HKEYS|HVALS|SMEMBERS|KEYS|SORT)'|'ZRANGE', [\w.\[\]]+, '?0'?, '?-1'?[,)]")
 MAY = {
-    "lateness": "13 slots of some 200 buckets",
+    "lines": "13 slots of some 200 buckets",
     "schedule_file": "what the files begun since the last one settled were to make",
     "add": "a reminder's messages: at most as many as a reminder may have, unless a caller's tasks are of its group",
     "mend": "leases, of a repair that an operator asks for: no more than 5,000, else Python counts them",

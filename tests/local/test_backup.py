@@ -120,7 +120,7 @@ def test_numbers_over_time_are_restored_once(redis_client: redis.Redis, elsewher
     then, now = ledger_of(redis_client), ledger_of(elsewhere)
     then.history_of(then.shards())
     for shard in then.shards():  # a minute that is over
-        redis_client.hset(keys_of("duecourse", shard).meta, "numbers", b"\x01\xc8\x00\x00" + b"\0\0\0\7")
+        redis_client.hset(keys_of("duecourse", shard).meta, "numbers", b"\x01\xc8\x00\x00\0" + b"\0\0\0\7")
     then.add([new("another", delay_ms=LATER_MS), new("another", queue="many", delay_ms=LATER_MS)])
     lines = lines_of(redis_client)
     for _ in range(2):

@@ -20,8 +20,8 @@ from tests.support.schedules import fire, put
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 MOST_BYTES = 4_096
-LONG = 512
-"""Bytes from which on the numbers of a minute are summed up: of lua/modules/numbers.lua."""
+LONG = 160
+"""More bytes than a minute of few kinds of numbers has."""
 
 
 def history(ledger: Ledger, span: HistorySpan = "1h", queue: str = "default") -> QueueHistory:

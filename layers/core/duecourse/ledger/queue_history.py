@@ -3,9 +3,10 @@
 A shard has at most 4 KB of it: an hour of minutes, a week of hours and 90 days of days. The scripts that add, claim and
 end tasks append to `numbers` in its meta (lua/modules/numbers.lua).
 
-    numbers   the minute since the epoch, 4 bytes; then entries, each a place and a number, 2 bytes each, big-endian
+    numbers   the minute since the epoch, 4 bytes; how many entries were summed up last, at most 255; then entries,
+              each a place and a number, 2 bytes each; all big-endian
 
-Entries of one place add up, and the scripts sum up a long text. The places of a line are
+Entries of one place add up. Scripts sum them up once half as many, and a few, have come. The places of a line are
 
     0 added, 1 claimed, 2 done, 3 again, 4 retried, 5 dead
     6 ... 37 run time, 38 ... 69 wait, 70 ... 101 lateness: histograms; bucket n has the durations under 2^n ms, and not
@@ -182,9 +183,10 @@ def unpack_minute(numbers: bytes | None) -> Minute:
     by_place, late = Counter[int](), Counter[int]()
     if not numbers:
         return NO_MINUTE
-    if len(numbers) % ENTRY.size:
+    entries = numbers[5:]
+    if len(entries) % ENTRY.size:
         raise ValueError("the minute is cut off")
-    for place, number in ENTRY.iter_unpack(numbers[4:]):
+    for place, number in ENTRY.iter_unpack(entries):
         bucket = place - LATE
         if bucket >= 0:
             late[bucket] += number

@@ -40,7 +40,7 @@ function fast_add.begin()
     local version, leaving, wake, shards, clock, fence, quotas, counted = unpack(known)
     fence, counted = tonumber(fence or 0), counted or ''
     local minute = pack('>I4', math.floor(now / numbers.MINUTE))
-    local goes_on = sub(counted, 1, 4) == minute and #counted < numbers.LONG - 4
+    local goes_on = sub(counted, 1, 4) == minute and #counted <= numbers.FEW + 6 * byte(counted, 5)
     local ours = version == fields.VERSION_TEXT and not leaving and not wake and (shards or ARGV[3]) == ARGV[3]
       and (clock or valid) and not quotas and fence <= (now + AHEAD) * PER_MS
       and (computed_at == 0 or math.abs(computed_at - now) <= AHEAD)

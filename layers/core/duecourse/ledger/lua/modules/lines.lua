@@ -174,7 +174,7 @@ end
 -- Numbers by place of entries: of each a place and a number.
 local function sums_of(entries)
   local sums = {}
-  for at = 5, #entries - 3, 4 do
+  for at = 6, #entries - 3, 4 do
     local place, number = unpack_struct(numbers.ENTRY, entries, at)
     sums[place] = (sums[place] or 0) + number
   end
@@ -240,13 +240,14 @@ end
 -- Adds the minute that was counted last to the lines, and begins another. What another program has left in the place of
 -- numbers is forgotten: it may hold up no task.
 function lines.close(minute)
-  if #shard.NUMBERS > 4 then
+  local begun = minute .. '\0' -- no entry is summed up
+  if #shard.NUMBERS > 5 then
     if not pcall(add_minute) then
       call('DEL', shard.HISTORY)
     end
-    call('HSET', shard.META, 'numbers', minute)
+    call('HSET', shard.META, 'numbers', begun)
   end
-  shard.NUMBERS = minute
+  shard.NUMBERS = begun
 end
 
 -- Adds the history of another shard, with the minute that it counted.
@@ -254,7 +255,7 @@ function lines.take_in(theirs, entries)
   local mine, written = call('HMGET', shard.HISTORY, unpack(NAMES)), {}
   for i, unit in ipairs(UNITS) do
     local text = merged(mine[i] or '', theirs[i], BYTES[i])
-    if #entries > 4 then
+    if #entries > 5 then
       local at = math.floor(unpack_struct('>I4', entries) / unit)
       text = merged(text, with_numbers('', at, (line_of(entries)), KEPT[i], BYTES[i]), BYTES[i])
     end

@@ -9,7 +9,7 @@ local RUN, WAIT, LATE = 6, 38, 70 -- where histograms begin: bucket n has the du
 local LAST_BUCKET, MINUTE = 31, 60000
 local ENTRY, MOST = '>I2I2', 65535 -- the highest number of an entry
 local ONE_ADDED, ONE_RETRIED, ONE_DEAD = '\0\0\0\1', '\0\4\0\1', '\0\5\0\1'
-local LONG, MOST_BYTES = 512, 4000 -- bytes from which on entries are summed up, and of a text that are
+local FEW, MOST_BYTES = 53, 4000 -- bytes of a text that are not summed up, and that are at the most
 
 -- Puts the field and its value on a list of those that are to be set in meta, or sets it, if there is anything to write.
 function numbers.write(set)
@@ -17,8 +17,8 @@ function numbers.write(set)
     return
   end
   local text = shard.NUMBERS .. shard.entries
-  if #text > LONG then
-    local sums, out, bytes = {}, { sub(text, 1, 4) }, { byte(text, 5, MOST_BYTES) } -- each in one go: a call costs more
+  if #text > FEW + 6 * byte(text, 5) then -- half as many again as were summed up last, and a few
+    local sums, out, bytes = {}, {}, { byte(text, 6, MOST_BYTES) } -- in one go: a call for each costs more
     for at = 1, #bytes - 3, 4 do
       local place, number = bytes[at] * 256 + bytes[at + 1], bytes[at + 2] * 256 + bytes[at + 3]
       sums[place] = (sums[place] or 0) + number
@@ -29,7 +29,7 @@ function numbers.write(set)
         number = number - MOST
       end
     end
-    text = table.concat(out)
+    text = sub(text, 1, 4) .. string.char(math.min(#out, 255)) .. table.concat(out)
   end
   shard.NUMBERS, shard.entries = text, ''
   if set then
