@@ -55,14 +55,14 @@ def test_a_paused_queue_with_1000_overdue_tasks_causes_no_more_than_two_invocati
     assert house.ran == []
 
 
-def test_a_resumed_queue_is_worked_at_once(server: RedisServer, house: Triggers) -> None:
+def test_a_resumed_queue_is_worked_at_once(server: RedisServer, house: Triggers, most_ms: Callable[[], float]) -> None:
     house.ledger.configure("default", {"paused": True})
     add(house, 200, after_ms=-60_000)
     with bridging(server, house):
         house.ledger.configure("default", {"paused": False})
         resumed = house.ledger.now()
         until(lambda: len(house.ran) == 200)
-    assert min(task.claimed_at for task in house.ran) - resumed < 500
+    assert min(task.claimed_at for task in house.ran) - resumed < 2 * most_ms()
 
 
 def test_a_backlog_whose_leases_are_held_elsewhere_is_not_hot(server: RedisServer, house: Triggers) -> None:

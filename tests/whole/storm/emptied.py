@@ -46,7 +46,7 @@ def left(redis: Redis, namespace: str = "duecourse") -> list[str]:
 
 
 def _unwanted(node: Any, key: str) -> Iterator[str]:
-    if key.endswith("}:late") or any(fnmatch(key, one) for one in OF_ALL):
+    if key.endswith(("}:late", "}:history")) or any(fnmatch(key, one) for one in OF_ALL):
         return
     if fnmatch(key, "*:{canary/*}:bell") and node.pttl(key) != FOREVER:
         return  # a bridge hangs one now and then, which goes by itself
