@@ -54,8 +54,17 @@ def ledger(site: Site) -> Iterator[Ledger]:
 
 
 def add(ledger: Ledger, *queues: str, id: str) -> None:
+    """Add a task to each queue; a primary that had no processor for a while says at first that the cluster is down."""
     for queue in queues:
+        until(lambda queue=queue: added(ledger, queue, id))
+
+
+def added(ledger: Ledger, queue: str, id: str) -> bool:
+    try:
         ledger.add([NewTask(f"{queue}-{id}", "work", queue=queue, delay_ms=50)])
+    except StoreUnavailable:
+        return False
+    return True
 
 
 def standing_still(site: Site) -> list[int]:
@@ -96,17 +105,9 @@ def test_a_worker_goes_on_with_the_queues_of_the_others(site: Site, ledger: Ledg
                 for n in range(5):
                     add(ledger, *others, id=f"{port}-{n}")
                     until(lambda n=n, port=port, others=others: ran >= {f"{queue}-{port}-{n}" for queue in others})
-            until(lambda port=port: added(ledger, queues[port], f"{port}-after"))
+            add(ledger, queues[port], id=f"{port}-after")
             until(lambda port=port: f"{queues[port]}-{port}-after" in ran)
         assert not serving.is_faulty
-
-
-def added(ledger: Ledger, queue: str, id: str) -> bool:
-    try:
-        add(ledger, queue, id=id)
-    except StoreUnavailable:
-        return False
-    return True
 
 
 def test_a_tick_works_and_sweeps_the_shards_of_the_others(site: Site, ledger: Ledger) -> None:
