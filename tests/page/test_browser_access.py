@@ -11,8 +11,7 @@ from playwright.sync_api import expect
 
 from duecourse import Client
 from duecourse.testing import Duecourse
-from tests.support.bad_day import bad_day
-from tests.support.browser import Traffic, chromium, needs_browser, opened, served
+from tests.support.browser import Traffic, needs_browser, opened, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -29,18 +28,6 @@ ACTIONS = re.compile("…$")
 AXE = "rules => axe.run(document, {resultTypes: ['violations'], ...rules}).then(found => found.violations)"
 CONTRAST = "color-contrast"
 ALL_BUT_CONTRAST = {"rules": {CONTRAST: {"enabled": False}}}
-
-
-@pytest.fixture(scope="module")
-def day() -> Iterator[Duecourse]:
-    with bad_day() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with chromium() as made:
-        yield made
 
 
 def loaded(page: "Page", path: str) -> None:

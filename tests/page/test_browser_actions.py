@@ -10,8 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from duecourse.testing import Duecourse
-from tests.support.bad_day import bad_day
-from tests.support.browser import chromium, needs_browser, opened, read, served
+from tests.support.browser import needs_browser, opened, read
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -20,24 +19,6 @@ pytestmark = [pytest.mark.slow, needs_browser]
 
 ZONE = "Africa/Lagos"
 """A zone whose clocks never change: a time that is typed is one instant, on every day of the year."""
-
-
-@pytest.fixture(scope="module")
-def day() -> Iterator[Duecourse]:
-    with bad_day() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def address(day: Duecourse) -> Iterator[str]:
-    with served(day) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with chromium() as made:
-        yield made
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from duecourse import Task
 from duecourse.ledger.task import Trigger
 from duecourse.testing import Duecourse
-from tests.support.browser import Traffic, chromium, needs_browser, opened, served
+from tests.support.browser import Traffic, needs_browser, opened, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
@@ -50,12 +50,6 @@ def day() -> Iterator[Duecourse]:
         made._ledger.claim(shard, 1, lease_ms=7_200_000, trigger=Trigger.RING)
         made.client.schedules.add(id="close", kind="report", payload={}, repeat={"every": "PT10M"}, queue="jobs")
         made.advance(now)
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with chromium() as made:
         yield made
 
 

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from duecourse import Done, Task
 from duecourse.testing import Duecourse
-from tests.support.browser import Traffic, chromium, needs_browser, opened, served
+from tests.support.browser import Traffic, needs_browser, opened, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -67,12 +67,6 @@ def day() -> Iterator[Duecourse]:
             made.client.set_queue(name, paused=True)
             made.add("explain", {}, id="late", queue=name)
         made.advance(now)
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with chromium() as made:
         yield made
 
 

@@ -1,13 +1,12 @@
 """The key and the cookie of `duecourse page` in a real browser: who gets them, and which links open the page."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.browser import chromium, needs_browser, opened
+from tests.support.browser import needs_browser, opened
 from tests.support.http_server import ReceivedRequest, Reply, answering
 from tests.support.page import ledger_options, page_command
 
@@ -27,12 +26,6 @@ const asked = [
 ];
 Promise.allSettled(asked).then(([read]) => {{ document.title = read.status; }});
 </script>"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with chromium() as made:
-        yield made
 
 
 def test_the_key_leaves_the_address_and_the_cookie_opens_the_page_alone(browser: "Browser", tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from duecourse.testing import Duecourse
-from tests.support.bad_day import bad_day
-from tests.support.browser import Traffic, chromium, needs_browser, opened, served
+from tests.support.browser import Traffic, needs_browser, opened
 from tests.support.wait import until
 
 if TYPE_CHECKING:
@@ -24,24 +23,6 @@ HIDE = """hidden => {
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
 AWAY = {"title": "The store does not answer.", "status": 503, "detail": "no store at redis://lost"}
-
-
-@pytest.fixture(scope="module")
-def day() -> Iterator[Duecourse]:
-    with bad_day() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def address(day: Duecourse) -> Iterator[str]:
-    with served(day) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with chromium() as made:
-        yield made
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from duecourse.testing import Duecourse
 from tests.support.bad_day import MARKUP, bad_day
-from tests.support.browser import chromium, needs_browser, opened, read, served
+from tests.support.browser import needs_browser, opened, read, served
 from tests.support.wait import until
 
 if TYPE_CHECKING:
@@ -42,18 +42,6 @@ VIEWS = {
 @pytest.fixture(scope="module")
 def day() -> Iterator[Duecourse]:
     with bad_day(scheduled=900) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def address(day: Duecourse) -> Iterator[str]:
-    with served(day) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with chromium() as made:
         yield made
 
 
